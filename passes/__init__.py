@@ -1,0 +1,1 @@
+"""Graph to graph: one file, one pass; `pipeline.py` holds the order."""
