@@ -1,0 +1,85 @@
+"""The gate of a feed-forward layer as one op: three passes over [T, 2I] numbers become one.
+
+In: `silu(gate) * up` over the two halves of one projection, as merge_gate_up leaves it or as the checkpoint stores it.
+Out: `paceline::SwiGLU` on the whole projection; the Split goes too. Fusing over two separate projections was the
+alternative and lost: it keeps two narrow MatMuls alive.
+"""
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from ..plugins.contract import DOMAIN
+from .base import Fusion, run_fusion
+from .merge_gate_up import silu_argument
+from .target import Target
+from .weights import small_constant, value_like
+
+__all__ = ["fuse_swiglu"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """`product = silu(gate) * up`."""
+
+    product: ir.Node
+    gate: ir.Value
+    up: ir.Value
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The Mul to replace, and the projection whose halves it multiplies."""
+
+    product: ir.Node
+    gate_up: ir.Value
+
+
+def fuse_swiglu(model: ir.Model, target: Target) -> int:
+    """Replace the gate of every SwiGLU layer by one op; returns how many.
+
+    before:  g, u = Split(gate_up, axis=-1);  Mul(Mul(g, Sigmoid(g)), u)      (operands of both Muls in any order)
+    after:   SwiGLU(gate_up)
+
+    Kept untouched: gates other than SiLU; halves of two projections, or of unequal size; up before gate.
+    Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6; plugins/swiglu for the op.
+    """
+    return run_fusion(model, target, Fusion(_pattern, _check, _rewrite))
+
+
+def _pattern(node: ir.Node) -> Match | None:
+    if node.domain != "" or node.op_type != "Mul":
+        return None
+    for activated, up in (node.inputs, node.inputs[::-1]):
+        gate = silu_argument(activated)
+        if gate is not None and up is not None:
+            return Match(node, gate, up)
+    return None
+
+
+def _check(match: Match, target: Target) -> Plan | str:
+    del target  # every target has a kernel or runs the meaning
+    split = match.gate.producer()
+    if split is None or split.domain != "" or split.op_type != "Split" or match.up.producer() is not split:
+        return f"{match.gate.name} and {match.up.name} are not the two halves of one projection"
+    if list(split.outputs) != [match.gate, match.up]:
+        return f"{match.gate.name} is not the first and {match.up.name} the second of two parts"
+    sizes = small_constant(split.inputs[1]) if len(split.inputs) > 1 else None
+    if sizes is not None and sizes[0] != sizes[1]:
+        return f"the parts have unequal sizes {sizes.tolist()}"
+    gate_up = split.inputs[0]
+    assert gate_up is not None
+    rank = len(gate_up.shape) if gate_up.shape is not None else None
+    axis = split.attributes.get_int("axis", 0)
+    if axis not in (-1, rank - 1 if rank is not None else -1):
+        return f"{gate_up.name} is split along axis {axis}, not along the last one"
+    return (
+        "the result is a graph output" if match.product.outputs[0].is_graph_output() else Plan(match.product, gate_up)
+    )
+
+
+def _rewrite(graph: ir.Graph, plan: Plan) -> None:
+    old = plan.product.outputs[0]
+    new = value_like(old, str(old.name))
+    graph.insert_before(plan.product, ir.node("SwiGLU", [plan.gate_up], domain=DOMAIN, outputs=[new]))
+    old.replace_all_uses_with(new)

@@ -1,0 +1,72 @@
+"""Initializers that a pass derives from other initializers: merged, transposed, rounded, packed.
+
+In: initializers whose bytes may still lie in a checkpoint. Out: initializers that know their name, dtype and shape at
+once and compute their bytes only when somebody writes or runs the graph, one tensor at a time. Computing them in the
+pass itself was simpler and lost: it holds every weight of the model in memory, twice.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+__all__ = ["constant_of", "derive", "int64_constant", "read", "small_constant", "value_like"]
+
+SMALL_ELEMENTS = 1 << 16  # what a pass may read in order to decide: norm weights, shapes, scalars; never a matrix
+
+
+def derive(name: str, dtype: ir.DataType, shape: tuple[int, ...], compute: Callable[[], np.ndarray]) -> ir.Value:
+    """An initializer that calls `compute` for its bytes each time they are asked for, and keeps none of them.
+
+    `compute` returns an array of `shape` in the numpy type of `dtype`. The value still has to be registered with
+    the graph (`graph.register_initializer`).
+    """
+
+    def evaluate() -> ir.Tensor[np.ndarray]:
+        array = compute()
+        if array.shape != shape:
+            raise AssertionError(f"{name} was announced as {list(shape)} and came out as {list(array.shape)}")
+        return ir.Tensor(array, dtype=dtype, name=name)
+
+    tensor = ir.LazyTensor(evaluate, dtype=dtype, shape=ir.Shape(shape), name=name)
+    return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=tensor)
+
+
+def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor behind `value` if it is an initializer that no caller can override, or a Constant node's output."""
+    if value is None or value.is_graph_input():
+        return None
+    return ir.convenience.get_const_tensor(value)
+
+
+def read(value: ir.Value) -> np.ndarray:
+    """The array of a constant; computed or read from disk now, and not kept."""
+    tensor = constant_of(value)
+    if tensor is None:
+        raise AssertionError(f"{value.name} is no constant")
+    return tensor.numpy()
+
+
+def small_constant(value: ir.Value | None) -> np.ndarray | None:
+    """The array of a small constant, or None: for values that decide whether a pattern holds."""
+    tensor = constant_of(value)
+    return tensor.numpy() if tensor is not None and tensor.size <= SMALL_ELEMENTS else None
+
+
+def int64_constant(graph: ir.Graph, numbers: list[int]) -> ir.Value:
+    """The graph's initializer that holds these int64 `numbers` (axes, shapes, sizes): one a list, named by it."""
+    name = f"int64{numbers}"
+    if name not in graph.initializers:
+        tensor = ir.Tensor(np.array(numbers, dtype=np.int64), name=name)
+        graph.register_initializer(
+            ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+        )
+    return graph.initializers[name]
+
+
+def value_like(other: ir.Value, name: str, last_axis: int | None = None) -> ir.Value:
+    """A new value with the type and shape of `other`, the size of its last axis replaced by `last_axis`."""
+    shape = other.shape
+    if shape is not None and last_axis is not None:
+        shape = ir.Shape([*shape.dims[:-1], last_axis])
+    return ir.Value(name=name, type=other.type, shape=shape)
