@@ -1,11 +1,11 @@
 """The nouns between the loop and the sampler: what is to be sampled, and what came out.
 
-The loop hands over one `Chain` a request and step: a run of logits rows, the draft tokens that were guessed for them, and
-the request's `SamplerState`. The sampler answers with tokens up to and including the first that differs from the guess.
-A flat list of rows lost: row j+1 may only be looked at once row j has confirmed its draft token.
+The loop hands over one `Chain` a request and step: a run of logits rows, the draft tokens that were guessed for them,
+and the request's `SamplerState`. The sampler answers with tokens up to and including the first that differs from the
+guess. A flat list of rows lost: row j+1 may only be looked at once row j has confirmed its draft token.
 
-The choice at a position is a function of (logits row, params, seed, position, tokens before it) and of nothing else. That
-is what makes batching and speculation invisible, so no step counter, batch index or wall clock may enter here.
+The choice at a position is a function of (logits row, params, seed, position, tokens before it) and of nothing else.
+That is what makes batching and speculation invisible: no step counter, batch index or wall clock may enter here.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class SamplerState:
 class Chain:
     """Rows `row .. row + len(draft)` of the logits, all of one request.
 
-    Row `row + j` predicts the token at `position + j`, given `state.token_ids`, then `pending`, then `draft[:j]`: all of
-    these count for penalties. `pending` holds drafted tokens that no row of this chain checks (a draft engine sampling
-    its own next token); for the target it is empty. `position == len(state.token_ids) + len(pending)` always.
+    Row `row + j` predicts the token at `position + j`, given `state.token_ids`, then `pending`, then `draft[:j]`: all
+    of these count for penalties. `pending` holds drafted tokens that no row of this chain checks (a draft engine
+    sampling its own next token); for the target it is empty. `position == len(state.token_ids) + len(pending)` always.
     """
 
     row: int
@@ -109,5 +109,5 @@ class SampledToken:
 
 
 SampleChains = Callable[[npt.NDArray[np.float32], Sequence[Chain]], list[list[SampledToken]]]
-"""`(logits [R, vocab] float32, chains) -> one list a chain`: tokens until the first that differs from `draft`, inclusive,
-so 1 to len(draft) + 1 of them. Must not keep `logits`: the engine overwrites them in its next run."""
+"""`(logits [R, vocab] float32, chains) -> one list a chain`: tokens until the first that differs from `draft`,
+inclusive, so 1 to len(draft) + 1 of them. Must not keep `logits`: the engine overwrites them in its next run."""
