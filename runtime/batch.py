@@ -74,6 +74,7 @@ class BatchBuilder:
         row = num_logits = 0
         for i, segment in enumerate(segments):
             end = row + rows_in(segment)
+            assert end - row >= max(1, segment.num_logits), "a counter says computed where nothing was"
             self._fill_rows(segment, row, end)
             self._context_len[i] = segment.stop + len(segment.guess)
             self._query_start[i + 1] = end

@@ -49,7 +49,7 @@ class PrefixCache:
 
         At least one known token stays uncomputed, since its logits row is wanted.
         """
-        limit = num_full_pages(len(request.token_ids) - 1, self._page_size)
+        limit = (request.num_known - 1) // self._page_size
         self._extend_digests(request, limit)
         pages: list[int] = []
         for digest in request.digests[:limit]:

@@ -58,6 +58,10 @@ class ToyEngine:
             logits[i] = self._answer(self._cells[self._cell_ids(batch, owner[row], positions)])
         return logits
 
+    def answer_to(self, token_ids: np.ndarray) -> np.ndarray:
+        """Logits [VOCAB] after a bare list of tokens, without any pages: what `run` must come to."""
+        return self._answer(_cell_of(token_ids, np.arange(len(token_ids))))
+
     def _cell_ids(self, batch: Batch, owner: np.ndarray, slot: np.ndarray) -> np.ndarray:
         pages = batch.page_table[owner, slot // self.page_size]
         return pages * self.page_size + slot % self.page_size
