@@ -1,0 +1,13 @@
+// The linear ops, for the library's table.
+
+#pragma once
+
+#include <array>
+
+#include "../native/ort_abi.h"
+
+namespace paceline::linear {
+
+std::array<const ort::CustomOp*, 3> ops();
+
+}  // namespace paceline::linear

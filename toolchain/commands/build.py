@@ -1,0 +1,42 @@
+"""`paceline build`: from a recipe to a bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..extras import require_extra
+from ..overrides import Overrides
+from ..recipe import load_recipe
+from .console import open_progress, print_json, print_line
+
+__all__ = ["build"]
+
+
+def build(
+    recipe: Annotated[Path, typer.Argument(help="Recipe file (YAML).")],
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", "-o", help="Bundle folder; default bundles/<recipe name>.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Format of the linear layers: fp32, bf16, int8.")] = None,
+    max_batch_size: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
+    max_num_tokens: Annotated[int | None, typer.Option(help="Most tokens in one step.")] = None,
+    max_seq_len: Annotated[int | None, typer.Option(help="Longest prompt + output, in tokens.")] = None,
+    max_draft_len: Annotated[int | None, typer.Option(help="Draft tokens per request and step.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it whole, build nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the build report as JSON.")] = False,
+) -> None:
+    """Compile the target and draft of RECIPE into one bundle."""
+    overrides = Overrides(weights, max_batch_size, max_num_tokens, max_seq_len, max_draft_len)
+    resolved = overrides.apply(load_recipe(recipe))
+    if dry_run:
+        print_json(resolved.model_dump(mode="json"))
+        return
+    require_extra("build", "paceline build")
+    from ..build import build_bundle  # torch and transformers load here, not with the command line
+
+    report = build_bundle(resolved, output_dir or Path("bundles") / recipe.stem, open_progress(as_json))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        print_line(report.summary())
