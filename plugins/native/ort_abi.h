@@ -46,23 +46,23 @@ struct Member {
 
 inline constexpr Member<0, Status*, int, const char*> kCreateStatus{};
 inline constexpr Member<2, const char*, const Status*> kGetErrorMessage{};
-inline constexpr Member<28, Status*, const char*, CustomOpDomain**> kCreateCustomOpDomain{};
-inline constexpr Member<29, Status*, CustomOpDomain*, const struct CustomOp*> kDomainAdd{};
-inline constexpr Member<30, Status*, SessionOptions*, CustomOpDomain*> kAddDomain{};
-inline constexpr Member<53, Status*, Value*, void**> kTensorData{};
-inline constexpr Member<62, Status*, const TypeAndShape*, ElementType*> kElementType{};
-inline constexpr Member<63, Status*, const TypeAndShape*, size_t*> kDimensionCount{};
-inline constexpr Member<64, Status*, const TypeAndShape*, int64_t*, size_t> kDimensions{};
-inline constexpr Member<67, Status*, const Value*, TypeAndShape**> kTypeAndShape{};
-inline constexpr Member<87, Status*, const KernelInfo*, const char*, float*> kAttributeFloat{};
-inline constexpr Member<88, Status*, const KernelInfo*, const char*, int64_t*> kAttributeInt{};
-inline constexpr Member<90, Status*, const KernelContext*, size_t*> kInputCount{};
-inline constexpr Member<92, Status*, const KernelContext*, size_t, const Value**> kGetInput{};
-inline constexpr Member<93, Status*, KernelContext*, size_t, const int64_t*, size_t, Value**> kGetOutput{};
-inline constexpr Member<95, void, Status*> kReleaseStatus{};
-inline constexpr Member<101, void, TypeAndShape*> kReleaseTypeAndShape{};
-inline constexpr Member<251, Status*, const KernelInfo*, size_t, int*, const Value**> kConstantInput{};
-inline constexpr Member<277, Status*, const KernelContext*, void (*)(void*, size_t), size_t, size_t, void*>
+inline constexpr Member<26, Status*, const char*, CustomOpDomain**> kCreateCustomOpDomain{};
+inline constexpr Member<27, Status*, CustomOpDomain*, const struct CustomOp*> kDomainAdd{};
+inline constexpr Member<28, Status*, SessionOptions*, CustomOpDomain*> kAddDomain{};
+inline constexpr Member<51, Status*, Value*, void**> kTensorData{};
+inline constexpr Member<60, Status*, const TypeAndShape*, ElementType*> kElementType{};
+inline constexpr Member<61, Status*, const TypeAndShape*, size_t*> kDimensionCount{};
+inline constexpr Member<62, Status*, const TypeAndShape*, int64_t*, size_t> kDimensions{};
+inline constexpr Member<65, Status*, const Value*, TypeAndShape**> kTypeAndShape{};
+inline constexpr Member<85, Status*, const KernelInfo*, const char*, float*> kAttributeFloat{};
+inline constexpr Member<86, Status*, const KernelInfo*, const char*, int64_t*> kAttributeInt{};
+inline constexpr Member<88, Status*, const KernelContext*, size_t*> kInputCount{};
+inline constexpr Member<90, Status*, const KernelContext*, size_t, const Value**> kGetInput{};
+inline constexpr Member<91, Status*, KernelContext*, size_t, const int64_t*, size_t, Value**> kGetOutput{};
+inline constexpr Member<93, void, Status*> kReleaseStatus{};
+inline constexpr Member<99, void, TypeAndShape*> kReleaseTypeAndShape{};
+inline constexpr Member<249, Status*, const KernelInfo*, size_t, int*, const Value**> kConstantInput{};
+inline constexpr Member<274, Status*, const KernelContext*, void (*)(void*, size_t), size_t, size_t, void*>
     kParallelFor{};
 
 // What onnxruntime asks of a custom op; the order of the members is the ABI.
