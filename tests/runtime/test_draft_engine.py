@@ -1,7 +1,7 @@
 """The draft engine's cache: a draft equal to the target is always right, whatever happened to its cache before.
 
-Wrong draft caches cannot change tokens, so the same-tokens tests are blind to them. Here the draft is the target's twin:
-any stale, missing or foreign row in its cache shows as a rejected guess.
+Wrong draft caches cannot change tokens, so the same-tokens tests are blind to them. Here the draft is the target's
+twin: any stale, missing or foreign row in its cache shows as a rejected guess.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from toy_sampler import sample_chains
 from toy_scenario import make_scenario, run_scenario
 
 from paceline.runtime.chain import SampledToken
+from paceline.runtime.loop import Loop
 from paceline.runtime.request import DraftMethod, RequestOptions
 from paceline.runtime.sampling_params import SamplingParams
 
@@ -55,9 +56,8 @@ def spoiling(logits, chains):
 def test_twin_is_right_again_after_each_rejected_guess(temperature):
     """Wrong guesses leave wrong rows in the draft's cache; they must be overwritten, not believed."""
     loop = toy_loop(draft=ToyEngine(64), sample=spoiling)
-    loop.submit(
-        [3, 1, 4, 1, 5], SamplingParams(max_tokens=120, temperature=temperature, seed=5, ignore_eos=True), DRAFT
-    )
+    params = SamplingParams(max_tokens=120, temperature=temperature, seed=5, ignore_eos=True)
+    loop.submit([3, 1, 4, 1, 5], params, DRAFT)
     known = 5
     rejections = 0
     while loop.has_work:
@@ -132,12 +132,11 @@ def test_guess_outside_the_targets_vocabulary_ends_the_guessing():
             assert batch.input_ids.max() < target_vocab, "an id without an embedding"
             return super().run(batch)[:, :target_vocab]
 
-    loop = toy_loop(draft=ToyEngine(64))
-    narrow = type(loop)(Narrow(64), sample_chains, draft=ToyEngine(64))
-    request = narrow.submit([1, 2, 3], SamplingParams(max_tokens=60, ignore_eos=True, temperature=1.0, seed=1), DRAFT)
-    run_to_end(narrow)
+    loop = Loop(Narrow(64), sample_chains, draft=ToyEngine(64))
+    request = loop.submit([1, 2, 3], SamplingParams(max_tokens=60, ignore_eos=True, temperature=1.0, seed=1), DRAFT)
+    run_to_end(loop)
     assert len(request.output_ids) == 60
-    assert narrow.counters.draft_tokens < 4 * narrow.counters.drafts
+    assert loop.counters.draft_tokens < 4 * loop.counters.drafts
 
 
 def test_draft_with_shorter_sequences_stops_guessing_in_time():
