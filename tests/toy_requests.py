@@ -40,9 +40,7 @@ def toy_request(
     )
 
 
-def toy_loop(
-    num_pages: int = 64, *, draft: ToyEngine | None = None, sample=sample_chains, clock=None, **limits
-) -> Loop:
+def toy_loop(num_pages: int = 64, *, draft: ToyEngine | None = None, sample=sample_chains, clock=None, **limits):
     """A loop over a toy target, with the toy's end token 0."""
     target = ToyEngine(num_pages, PAGE_SIZE)
     timing = {"clock": clock} if clock else {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from toy_engine import ToyEngine
@@ -104,16 +105,21 @@ def test_streams_run_side_by_side(runtime):
     assert asyncio.run(both()) == [alone((1, 2, 3), PARAMS), alone((24, 25), PARAMS)]
 
 
-def test_leaving_a_stream_cancels_its_request(runtime):
-    async def leave():
-        stream = runtime.stream("abc", SamplingParams(max_tokens=120, ignore_eos=True))
+def test_leaving_a_stream_cancels_its_request():
+    def unhurried(logits, chains):
+        time.sleep(0.001)
+        return sample_chains(logits, chains)
+
+    async def leave(runtime):
+        stream = runtime.stream("abc", SamplingParams(max_tokens=150, ignore_eos=True))
         async for emission in stream:
             await stream.aclose()
             return emission.request
 
-    request = asyncio.run(leave())
-    runtime.generate(["a"], SamplingParams(max_tokens=3, ignore_eos=True))  # lets the loop take at least one more step
-    assert request.finish_reason in (FinishReason.CANCELLED, FinishReason.LENGTH)
+    with Runtime(toy_loop(sample=unhurried), LetterCodec()) as runtime:
+        request = asyncio.run(leave(runtime))
+        runtime.generate(["a"], PARAMS)  # the loop has taken more steps when this returns
+        assert request.finish_reason is FinishReason.CANCELLED
 
 
 def test_failing_engine_reaches_everybody_and_ends_the_runtime():

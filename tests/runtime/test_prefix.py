@@ -31,10 +31,7 @@ def served(pool, cache, prompt, *, computed, draft_computed=0):
 @pytest.mark.parametrize(("length", "hits"), [(1, 0), (4, 0), (5, 1), (8, 1), (9, 2), (12, 2), (13, 3)])
 def test_at_least_one_token_is_left_to_compute(pool, cache, length, hits):
     served(pool, cache, range(12), computed=12)
-    assert (
-        len(cache.match(toy_request(list(range(12)) + [50]) if length > 12 else toy_request(list(range(length)))).pages)
-        == hits
-    )
+    assert len(cache.match(toy_request(list(range(length)))).pages) == hits
 
 
 @pytest.mark.parametrize(("computed", "hits"), [(0, 0), (3, 0), (4, 1), (7, 1), (8, 2), (11, 2), (12, 3)])
