@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from ..plugins.contract import GraphFacts
 from .batch import Batch
+from .errors import BundleError
 
-__all__ = ["Engine", "TimedEngine"]
+__all__ = ["Engine", "TimedEngine", "check_pair"]
 
 
 class Engine(Protocol):
@@ -51,3 +52,17 @@ class TimedEngine:
         """Seconds inside `run` since the last call."""
         elapsed, self._elapsed_s = self._elapsed_s, 0.0
         return elapsed
+
+
+def check_pair(target: Engine, draft: Engine) -> None:
+    """Raise `BundleError` unless `draft` can share page ids with `target`."""
+    for what, has, needs in (
+        ("page_size", draft.facts.page_size, target.facts.page_size),
+        ("num_pages", draft.num_pages, target.num_pages),
+    ):
+        if has != needs:
+            raise BundleError(
+                f"the draft engine has {what} = {has}",
+                needed=f"{needs} as the target's, since both share page ids",
+                do="build both engines from one recipe and open them with the same number of pages",
+            )

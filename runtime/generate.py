@@ -8,24 +8,22 @@ engine that pads a batch lost: in-flight batching serves both uses.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from .chain import SampledToken
+from .completion import Completion, Job
 from .drive import Delivery, Driver
 from .emit import Emission
 from .errors import CapacityError, RequestError
 from .loop import Loop
-from .request import FinishReason, Request, RequestOptions, TextWriter
+from .request import RequestOptions, TextWriter
 from .sampling_params import SamplingParams
 
-__all__ = ["Completion", "Prompt", "Runtime", "TextCodec"]
+__all__ = ["Prompt", "Runtime", "TextCodec"]
 
 T = TypeVar("T")
 
@@ -41,23 +39,6 @@ class TextCodec(Protocol):
 
     def writer(self, params: SamplingParams) -> TextWriter:
         """A fresh writer for one request with these stop strings."""
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One finished request. `emitted_s[i]` is when token i came out, in seconds since the request was handed in."""
-
-    prompt_ids: tuple[int, ...]
-    tokens: tuple[SampledToken, ...]
-    text: str
-    finish_reason: FinishReason
-    emitted_s: tuple[float, ...]
-    num_preemptions: int
-
-    @property
-    def token_ids(self) -> tuple[int, ...]:
-        """Output token ids, a stop token included."""
-        return tuple(token.token_id for token in self.tokens)
 
 
 class Runtime:
@@ -89,7 +70,7 @@ class Runtime:
         Raises: RequestError when one of them can never be served; then the others are cancelled.
         """
         jobs = [
-            _Job(self._ids(prompt), each_params, each_options)
+            Job(self._ids(prompt), each_params, each_options)
             for prompt, each_params, each_options in zip(
                 prompts, _one_each(params, len(prompts)), _one_each(options, len(prompts)), strict=True
             )
@@ -120,10 +101,10 @@ class Runtime:
         finally:
             self._driver.cancel(request)
 
-    def _serve(self, jobs: Sequence[_Job]) -> None:
+    def _serve(self, jobs: Sequence[Job]) -> None:
         """Hand in as many jobs as the queue takes, the rest as others end; returns when all have ended."""
-        arrived: SimpleQueue[tuple[_Job, Delivery]] = SimpleQueue()
-        waiting, flying = deque(jobs), set[_Job]()
+        arrived: SimpleQueue[tuple[Job, Delivery]] = SimpleQueue()
+        waiting, flying = deque(jobs), set[Job]()
         try:
             while waiting or flying:
                 self._hand_in(waiting, flying, arrived)
@@ -134,12 +115,12 @@ class Runtime:
             for job in flying:
                 self._driver.cancel(job.started())
 
-    def _hand_in(self, waiting: deque[_Job], flying: set[_Job], arrived: SimpleQueue[tuple[_Job, Delivery]]) -> None:
+    def _hand_in(self, waiting: deque[Job], flying: set[Job], arrived: SimpleQueue[tuple[Job, Delivery]]) -> None:
         while waiting:
             job = waiting[0]
             writer = self.codec.writer(job.params)
 
-            def listener(delivery: Delivery, job: _Job = job) -> None:
+            def listener(delivery: Delivery, job: Job = job) -> None:
                 arrived.put((job, delivery))
 
             try:
@@ -154,45 +135,6 @@ class Runtime:
         return self.codec.encode(prompt) if isinstance(prompt, str) else prompt
 
 
-@dataclass(eq=False)
-class _Job:
-    """One prompt of a `generate` call and what has come out of it so far."""
-
-    prompt_ids: Sequence[int]
-    params: SamplingParams
-    options: RequestOptions
-    request: Request | None = None
-    tokens: list[SampledToken] = field(default_factory=list)
-    text: str = ""
-    emitted_s: list[float] = field(default_factory=list)
-
-    def started(self) -> Request:
-        """Its request, which exists once it was handed in."""
-        assert self.request is not None
-        return self.request
-
-    def take(self, emission: Emission) -> bool:
-        """Add an emission; True when it was the last."""
-        elapsed_s = time.monotonic() - emission.request.arrival_s
-        self.tokens += emission.tokens
-        self.text += emission.text
-        self.emitted_s += [elapsed_s] * len(emission.tokens)
-        return emission.finish_reason is not None
-
-    def completion(self) -> Completion:
-        """The finished job."""
-        request = self.started()
-        assert request.finish_reason is not None
-        return Completion(
-            prompt_ids=tuple(self.prompt_ids),
-            tokens=tuple(self.tokens),
-            text=self.text,
-            finish_reason=request.finish_reason,
-            emitted_s=tuple(self.emitted_s),
-            num_preemptions=request.num_preemptions,
-        )
-
-
 def _checked(delivery: Delivery) -> Emission:
     if isinstance(delivery, Exception):
         raise delivery
@@ -203,5 +145,7 @@ def _one_each(shared: T | Sequence[T], count: int) -> Sequence[T]:
     if not isinstance(shared, Sequence):
         return [shared] * count
     if len(shared) != count:
-        raise RequestError(f"{len(shared)} settings for {count} prompts", needed="one each, or one for all", do="match them")
+        raise RequestError(
+            f"{len(shared)} settings for {count} prompts", needed="one for each, or one for all", do="match the numbers"
+        )
     return shared

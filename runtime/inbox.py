@@ -7,10 +7,12 @@ Looking through all waiting requests for late ones each step lost; a heap of ala
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from .errors import CapacityError
 from .request import FinishReason, Request
 
 __all__ = ["Inbox", "Intake"]
@@ -30,23 +32,33 @@ class Intake:
 class Inbox:
     """Requests on their way in and out. `put` and `cancel` are thread-safe; `take` belongs to the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_queue: int) -> None:
+        self._max_queue = max_queue
+        self._door = threading.Lock()
         self._arriving: deque[Request] = deque()
         self._cancelled: deque[Request] = deque()
         self._deadlines: list[Alarm] = []
         self._queue_timeouts: list[Alarm] = []
-
-    def __len__(self) -> int:
-        return len(self._arriving)
 
     @property
     def is_empty(self) -> bool:
         """Whether `take` would find neither arrivals nor cancellations."""
         return not self._arriving and not self._cancelled
 
-    def put(self, request: Request) -> None:
-        """Hand in a new request."""
-        self._arriving.append(request)
+    def put(self, request: Request, num_waiting: int) -> None:
+        """Hand in a new request behind `num_waiting` others that are in line already.
+
+        Raises: CapacityError when the queue is full.
+        """
+        with self._door:
+            num_waiting += len(self._arriving)
+            if num_waiting >= self._max_queue:
+                raise CapacityError(
+                    f"{num_waiting} requests waiting",
+                    needed=f"fewer than max_queue = {self._max_queue}",
+                    do="try again later, or raise the limit max_queue",
+                )
+            self._arriving.append(request)
 
     def cancel(self, request: Request) -> None:
         """Ask for the end of a request that was handed in before; harmless when it has ended already."""

@@ -7,7 +7,6 @@ lost: whoever calls `step` decides on threads (runtime/drive.py) and waiting.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,8 +19,7 @@ from .chain import SampleChains, SampledToken
 from .draft import Drafts, NgramDrafter, draft_for
 from .draft_engine import DraftEngine
 from .emit import Emission, end_request, take_tokens
-from .engine import Engine, TimedEngine
-from .errors import BundleError, CapacityError
+from .engine import Engine, TimedEngine, check_pair
 from .inbox import Inbox
 from .pages import PagePool
 from .plan import Ride, StepPlan
@@ -64,12 +62,13 @@ class Loop:
         self._builder = BatchBuilder(self.limits, facts)
         self._sample = sample
         self._ngram = NgramDrafter()
-        self._draft = TimedEngine(_checked_pair(target, draft)) if draft is not None else None
+        if draft is not None:
+            check_pair(target, draft)
+        self._draft = TimedEngine(draft) if draft is not None else None
         self._draft_engine = DraftEngine(self._draft, facts, self.limits, sample) if self._draft else None
         methods = frozenset(DraftMethod) if draft is not None else frozenset(DraftMethod) - {DraftMethod.DRAFT}
         self._reception = Reception(facts, target.num_pages, self.limits, methods, end_ids)
-        self._inbox = Inbox()
-        self._door = threading.Lock()
+        self._inbox = Inbox(self.limits.max_queue)
         self._clock = clock
 
     @property
@@ -89,15 +88,7 @@ class Loop:
         Raises: RequestError when it can never be served, CapacityError when the queue is full now.
         """
         request = self._reception.request(prompt_ids, params, options or RequestOptions(), writer, self._clock())
-        with self._door:
-            num_waiting = len(self._scheduler.waiting) + len(self._inbox)
-            if num_waiting >= self.limits.max_queue:
-                raise CapacityError(
-                    f"{num_waiting} requests waiting",
-                    needed=f"fewer than max_queue = {self.limits.max_queue}",
-                    do="retry",
-                )
-            self._inbox.put(request)
+        self._inbox.put(request, len(self._scheduler.waiting))
         return request
 
     def cancel(self, request: Request) -> None:
@@ -177,18 +168,3 @@ class Loop:
             num_requests=len(plan.rides),
             num_rows=num_rows,
         )
-
-
-def _checked_pair(target: Engine, draft: Engine) -> Engine:
-    """`draft`, if it can share page ids with `target`."""
-    for what, has, needs in (
-        ("page_size", draft.facts.page_size, target.facts.page_size),
-        ("num_pages", draft.num_pages, target.num_pages),
-    ):
-        if has != needs:
-            raise BundleError(
-                f"the draft engine has {what} = {has}",
-                needed=f"{needs} as the target's, since both share page ids",
-                do="build both engines from one recipe and open them with the same number of pages",
-            )
-    return draft

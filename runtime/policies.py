@@ -6,7 +6,7 @@ queue until a deadline lost, because nobody learns from a timeout.
 
 from dataclasses import dataclass
 
-from .errors import RequestError
+from .errors import PacelineError, RequestError
 from .pages import num_pages_for
 from .sampling_params import SamplingParams
 
@@ -28,8 +28,11 @@ class Limits:
     max_draft_tokens: int = 8
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise PacelineError(f"{name} = {value}", needed="at least 1", do=f"raise {name} or leave it out")
         if self.max_num_batched_tokens < self.max_num_seqs:
-            raise RequestError(
+            raise PacelineError(
                 f"max_num_batched_tokens = {self.max_num_batched_tokens}",
                 needed=f"one row for each of max_num_seqs = {self.max_num_seqs} requests",
                 do="raise max_num_batched_tokens or lower max_num_seqs",

@@ -104,6 +104,8 @@ class Scheduler:
 
     def _admit(self, request: Request) -> bool:
         """Move a waiting request into the running line with pages for all its known tokens, or leave all as it was."""
+        if not self._has_seat_for(request):
+            return False
         hit = self._prefix.match(request)
         self._pool.hold(hit.pages)
         need = num_pages_for(request.num_known, self._page_size) - len(hit.pages)
@@ -119,15 +121,18 @@ class Scheduler:
         request.phase = Phase.RUNNING
         return True
 
+    def _has_seat_for(self, request: Request) -> bool:
+        return len(self.running) < self._limits.max_num_seqs or self.running[-1].rank[0] > request.rank[0]
+
     def _make_room(self, request: Request, need: int) -> bool:
-        """Whether a seat and `need` pages are there, preempting lower priorities for them if, and only if, it helps.
+        """Whether `need` pages are there, preempting lower priorities for them and a seat if, and only if, it helps.
 
         One page per running request stays available, as each may need its next page in the very next step.
         """
         weaker = [other for other in self.running if other.rank[0] > request.rank[0]]
         stronger = len(self.running) - len(weaker)
         reachable = self._pool.num_available + self._num_reclaimable(weaker)
-        if stronger >= self._limits.max_num_seqs or need + stronger > reachable:
+        if need + stronger > reachable:
             return False
         while len(self.running) >= self._limits.max_num_seqs or (
             need + len(self.running) > self._pool.num_available and len(self.running) > stronger

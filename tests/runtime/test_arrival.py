@@ -6,7 +6,7 @@ import pytest
 from toy_engine import MAX_POSITIONS, toy_facts
 
 from paceline.runtime.arrival import Reception
-from paceline.runtime.errors import RequestError
+from paceline.runtime.errors import PacelineError, RequestError
 from paceline.runtime.policies import Limits
 from paceline.runtime.request import DraftMethod, RequestOptions
 from paceline.runtime.sampling_params import SamplingParams
@@ -69,5 +69,10 @@ def test_only_requests_that_look_up_their_text_carry_an_index(reception):
 
 
 def test_limits_leave_a_row_for_everybody():
-    with pytest.raises(RequestError, match="one row for each"):
+    with pytest.raises(PacelineError, match="one row for each"):
         Limits(max_num_seqs=8, max_num_batched_tokens=7)
+
+
+def test_limits_are_at_least_one():
+    with pytest.raises(PacelineError, match="max_chunk_tokens = 0; needed: at least 1"):
+        Limits(max_chunk_tokens=0)
