@@ -1,6 +1,7 @@
 // What onnxruntime calls when it loads the library: one domain with all our ops, in one visible table.
 
 #include "../linear/linear.h"
+#include "../paged_attention/attention.h"
 #include "custom_op.h"
 #include "ort_abi.h"
 
@@ -15,7 +16,8 @@ ort::Status* add_all(const ort::Api* api, ort::CustomOpDomain* domain, const Ops
 }
 
 ort::Status* add_ops(const ort::Api* api, ort::CustomOpDomain* domain) {
-  return add_all(api, domain, linear::ops());
+  if (ort::Status* status = add_all(api, domain, linear::ops())) return status;
+  return add_all(api, domain, attention::ops());
 }
 
 }  // namespace

@@ -1,0 +1,1 @@
+"""Attention over pages: rotate, write new keys and values, attend; ragged, in place."""
