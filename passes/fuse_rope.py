@@ -74,7 +74,8 @@ def _check(attention: ir.Node, target: Target) -> Plan | str:
     if isinstance(k, str):
         return k
     if (q.cos, q.sin) != (k.cos, k.sin):
-        return f"q is rotated by {q.cos.name}, k by {k.cos.name}: one table cannot serve both"
+        tables = f"{q.cos.name} and {q.sin.name}, k by {k.cos.name} and {k.sin.name}"
+        return f"q is rotated by {tables}: one table cannot serve both"
     if (q.rotary_dim, q.interleaved) != (k.rotary_dim, k.interleaved):
         return f"q rotates {q.rotary_dim} elements of a head, k {k.rotary_dim}, or one of them in pairs"
     return Plan(attention, q, k)
@@ -138,7 +139,8 @@ def _table(graph: ir.Graph, attention: ir.Node, rotation: Rotation) -> ir.Value:
             return user.outputs[0].consumers()[0].outputs[0]
     name = f"cos_sin/{cos.name}"
     type_ = ir.TensorType(ir.DataType.FLOAT)
-    both = ir.node("Concat", [cos, sin], {"axis": -1}, outputs=[ir.Value(name=name, type=type_)])
+    wide = None if cos.shape is None else ir.Shape([*cos.shape.dims[:-1], rotation.rotary_dim])
+    both = ir.node("Concat", [cos, sin], {"axis": -1}, outputs=[ir.Value(name=name, type=type_, shape=wide)])
     table = ir.Value(name=f"{name}/rows", type=type_, shape=ir.Shape([None, rotation.rotary_dim]))
     rows = int64_constant(graph, [-1, rotation.rotary_dim])
     reshape = ir.node("Reshape", [both.outputs[0], rows], outputs=[table])

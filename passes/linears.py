@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from .weights import constant_of, derive, int64_constant, read, value_like
 
-__all__ = ["Linear", "linear_behind", "merge_linears", "mergeable_linears"]
+__all__ = ["Linear", "is_matrix_transpose", "linear_behind", "merge_linears", "mergeable_linears"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _without_bias(y: ir.Value, node: ir.Node) -> Linear | str:
     x, weight = node.inputs
     assert x is not None
     assert weight is not None
-    stored_transposed = _is_matrix_transpose(weight.producer())
+    stored_transposed = is_matrix_transpose(weight.producer())
     if stored_transposed:
         weight = weight.producer().inputs[0]  # type: ignore[union-attr]
     tensor = constant_of(weight)
@@ -92,7 +92,8 @@ def _with_bias(y: ir.Value, node: ir.Node) -> Linear | str:
     return f"{y.name} adds two computed values: no linear layer"
 
 
-def _is_matrix_transpose(node: ir.Node | None) -> bool:
+def is_matrix_transpose(node: ir.Node | None) -> bool:
+    """Whether `node` swaps the two axes of a matrix."""
     if node is None or node.domain != "" or node.op_type != "Transpose":
         return False
     perm = node.attributes.get_ints("perm", [1, 0])
@@ -118,8 +119,8 @@ def _difference(linears: Sequence[Linear]) -> str | None:
     """The first thing that forbids one MatMul for all of them, or None."""
     first = linears[0]
     for linear in linears[1:]:
-        if linear.y is first.y:
-            return f"{first.y.name} has two roles: nothing to merge"
+        if sum(other.y is linear.y for other in linears) > 1:
+            return f"{linear.y.name} has two roles: nothing to merge"
         if linear.x is not first.x:
             return f"{first.y.name} reads {first.x.name}, {linear.y.name} reads {linear.x.name}: not the same input"
         if (linear.bias is None) != (first.bias is None):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 from onnxscript.rewriter.pattern import MatchResult, RewriteRule, RewriteRuleSet
 from onnxscript.rewriter.rules.fusion import _rms_normalization, _rotary_embedding
 
@@ -40,7 +41,10 @@ def recognize_ops(model: ir.Model, target: Target) -> int:
         RewriteRuleSet([SCALED_ROTATION]),
         _rotary_embedding.partial_embedding_rules,
     )
-    return sum(rules.apply_to_model(model) for rules in rule_sets)
+    count = sum(int(rules.apply_to_model(model)) for rules in rule_sets)
+    if count:  # the rules leave the types of the values that they make open
+        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
+    return count
 
 
 def _scaled_rotation(

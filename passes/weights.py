@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["constant_of", "derive", "int64_constant", "read", "small_constant", "value_like"]
+__all__ = ["constant_of", "derive", "int64_constant", "read", "registered", "small_constant", "value_like"]
 
 SMALL_ELEMENTS = 1 << 16  # what a pass may read in order to decide: norm weights, shapes, scalars; never a matrix
 
@@ -39,6 +39,14 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     return ir.convenience.get_const_tensor(value)
 
 
+def registered(graph: ir.Graph, initializer: ir.Value) -> ir.Value:
+    """The graph's initializer of this name: the one it has already, or `initializer`, now registered."""
+    name = str(initializer.name)
+    if name not in graph.initializers:
+        graph.register_initializer(initializer)
+    return graph.initializers[name]
+
+
 def read(value: ir.Value) -> np.ndarray:
     """The array of a constant; computed or read from disk now, and not kept."""
     tensor = constant_of(value)
@@ -56,12 +64,9 @@ def small_constant(value: ir.Value | None) -> np.ndarray | None:
 def int64_constant(graph: ir.Graph, numbers: list[int]) -> ir.Value:
     """The graph's initializer that holds these int64 `numbers` (axes, shapes, sizes): one a list, named by it."""
     name = f"int64{numbers}"
-    if name not in graph.initializers:
-        tensor = ir.Tensor(np.array(numbers, dtype=np.int64), name=name)
-        graph.register_initializer(
-            ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
-        )
-    return graph.initializers[name]
+    tensor = ir.Tensor(np.array(numbers, dtype=np.int64), name=name)
+    value = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+    return registered(graph, value)
 
 
 def value_like(other: ir.Value, name: str, last_axis: int | None = None) -> ir.Value:
