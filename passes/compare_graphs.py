@@ -1,0 +1,86 @@
+"""Do two graphs compute the same? Both are run on stock onnxruntime on the same inputs, and their outputs compared.
+
+Two models and named arrays flow in; the largest difference and where it is flow out. Nothing of ours runs here: no
+kernel library is registered, so every operator of ours is computed by its meaning, the function in standard operators.
+Comparing structure instead was the alternative and lost: it cannot say that a rewrite is wrong.
+"""
+
+import ctypes
+import math
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+
+from .attach_meanings import with_meanings
+
+__all__ = ["Difference", "compare_graphs", "run_graph"]
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest absolute difference over all outputs that both graphs have, and the output it is in."""
+
+    max_abs: float
+    output: str
+
+
+def compare_graphs(before: ir.Model, after: ir.Model, inputs: Arrays) -> Difference:
+    """Run both on `inputs` (each takes those it has) and compare the outputs that both have.
+
+    A difference in shape, or a NaN on one side only, counts as infinite.
+    """
+    wanted, found = run_graph(before, inputs), run_graph(after, inputs)
+    common = [name for name in wanted if name in found]
+    if not common:
+        raise ValueError(f"no output in common: {sorted(wanted)} and {sorted(found)}")
+    return max((Difference(_max_abs(wanted[name], found[name]), name) for name in common), key=lambda d: d.max_abs)
+
+
+def run_graph(model: ir.Model, inputs: Arrays) -> dict[str, np.ndarray]:
+    """The outputs of `model` on stock onnxruntime, one thread, no graph optimizations; bfloat16 as ml_dtypes' type.
+
+    Keys of `inputs` that the model does not have are left out; a missing one is onnxruntime's error.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with tempfile.TemporaryDirectory() as folder:  # a file, because a message in memory ends at 2 GB
+        path = Path(folder) / "graph.onnx"
+        ir.save(with_meanings(model), path, external_data="graph.onnx.data", max_workers=1)
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = {value.name: _ort_value(inputs[value.name]) for value in session.get_inputs() if value.name in inputs}
+    names = [value.name for value in session.get_outputs()]
+    results = session.run_with_ort_values(names, feeds)
+    return {name: _array(value) for name, value in zip(names, results, strict=True)}
+
+
+def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
+    """numpy has no bfloat16 of its own, so its bits travel as uint16 under onnx's element type."""
+    if array.dtype == ml_dtypes.bfloat16:
+        bits = array.view(np.uint16)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, ir.DataType.BFLOAT16.value)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+
+def _array(value: onnxruntime.OrtValue) -> np.ndarray:
+    """A copy of `value` as an array; bfloat16 is read through its memory, since onnxruntime's numpy() refuses it."""
+    if value.data_type() != "tensor(bfloat16)":
+        return np.array(value.numpy())
+    bits = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(bits, dtype=ml_dtypes.bfloat16).reshape(value.shape())
+
+
+def _max_abs(wanted: np.ndarray, found: np.ndarray) -> float:
+    if wanted.shape != found.shape or not np.array_equal(np.isnan(wanted), np.isnan(found)):
+        return math.inf
+    if wanted.size == 0:
+        return 0.0
+    return float(np.nanmax(np.abs(wanted.astype(np.float64) - found.astype(np.float64)), initial=0.0))

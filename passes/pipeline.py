@@ -1,0 +1,59 @@
+"""THE order of the passes, as data: read down to see what happens to a graph, and why there.
+
+Nothing flows through here: `toolchain/export.py` runs TIDY, `toolchain/optimize.py` the others. Letting passes register
+themselves was the alternative and lost: the order would be nowhere to be read.
+"""
+
+from .base import Pass
+from .drop_batch_axis import drop_batch_axis
+from .eliminate_duplicates import eliminate_duplicates
+from .fuse_residual_norm import fuse_residual_norm
+from .fuse_rope import fuse_rope
+from .fuse_swiglu import fuse_swiglu
+from .insert_paged_attention import insert_paged_attention
+from .lower_to_cpu import lower_to_cpu
+from .merge_gate_up import merge_gate_up
+from .merge_qkv import merge_qkv
+from .merge_slices import merge_slices
+from .name_bindings import name_bindings
+from .recognize_ops import recognize_ops
+from .select_logit_rows import select_logit_rows
+from .simplify_layout import simplify_layout
+from .store_embedding_bf16 import store_embedding_bf16
+from .tidy import clear_notes, fold_constants, lift_constants, remove_dead_code, remove_no_ops
+from .transpose_weights import transpose_weights
+
+__all__ = ["CPU", "PORTABLE", "TIDY"]
+
+TIDY: tuple[Pass, ...] = (  # what every exporter leaves behind; part of export
+    clear_notes,  # first: merged nodes would inherit the notes of one of them
+    fold_constants,  # shapes, axes and "1 + weight" become constants that later patterns can read
+    remove_no_ops,  # after folding: only then is a factor known to be 1, a shape known to be constant
+    lift_constants,  # one place to look for a constant: the initializers
+    remove_dead_code,
+)
+
+PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<role>.onnx
+    eliminate_duplicates,  # before the fusions: they ask whether two layers read the very same table
+    recognize_ops,  # RMSNormalization and RotaryEmbedding out of small operators: the fusions know these only
+    eliminate_duplicates,  # again: recognition makes a table for each layer
+    merge_slices,  # projections that are stored as one matrix: the Split that the fusions know
+    fuse_rope,  # takes away what stands between the layouts of q, k and the attention
+    drop_batch_axis,  # rotations in small operators are the only thing that it cannot see through
+    simplify_layout,  # now Transposes and Reshapes cancel
+    merge_qkv,  # only now do q, k, v come from three MatMuls of one input
+    merge_gate_up,
+    fuse_swiglu,  # needs the one Split that merge_gate_up leaves
+    fuse_residual_norm,
+    transpose_weights,  # of what was not merged: merged weights are laid out for MatMul already
+    select_logit_rows,  # after the fusions: they would not see through its Gathers
+    insert_paged_attention,  # last of the rewrites: up to here the graph can be compared with the model row by row
+    remove_dead_code,
+    name_bindings,  # last of all: names say what the graph has become
+)
+
+CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
+    lower_to_cpu,
+    store_embedding_bf16,  # after the head, which may be tied to the table, got its own copy
+    name_bindings,
+)
