@@ -2,6 +2,8 @@
 
 #include "../linear/linear.h"
 #include "../paged_attention/attention.h"
+#include "../residual_norm/residual_norm.h"
+#include "../swiglu/swiglu.h"
 #include "custom_op.h"
 #include "ort_abi.h"
 
@@ -17,7 +19,9 @@ ort::Status* add_all(const ort::Api* api, ort::CustomOpDomain* domain, const Ops
 
 ort::Status* add_ops(const ort::Api* api, ort::CustomOpDomain* domain) {
   if (ort::Status* status = add_all(api, domain, linear::ops())) return status;
-  return add_all(api, domain, attention::ops());
+  if (ort::Status* status = add_all(api, domain, attention::ops())) return status;
+  if (ort::Status* status = add_all(api, domain, residual_norm::ops())) return status;
+  return add_all(api, domain, swiglu::ops());
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+"""Names of the two attention ops; what export and passes write, the kernel reads and the meaning spells out.
+
+    Attention     (q, k, v,                                                 cos_sin?, sinks?) -> out
+    PagedAttention(q, k, v, kv_pages, page_table, query_start, context_len, cos_sin?, sinks?) -> (out, kv_pages_out)
+
+q, out float32 [..., T, heads * head_dim]; k, v float32 [..., T, kv_heads * head_dim]; cos_sin float32 [T, rotary_dim],
+cosines then sines; sinks float32 [heads]; the rest as plugins/contract.py says. `Attention` takes its T rows as one
+sequence from position 0; `PagedAttention` as rows of several requests, each behind what its pages already hold.
+"""
+
+__all__ = [
+    "ATTENTION",
+    "ATTENTION_INPUTS",
+    "ATTRIBUTES",
+    "PAGED_ATTENTION",
+    "PAGED_ATTENTION_INPUTS",
+    "PAGE_SIZE_ATTRIBUTE",
+]
+
+ATTENTION = "Attention"
+PAGED_ATTENTION = "PagedAttention"
+ATTENTION_INPUTS = ("q", "k", "v", "cos_sin", "sinks")
+PAGED_ATTENTION_INPUTS = (
+    "q",
+    "k",
+    "v",
+    "kv_pages",
+    "page_table",
+    "query_start",
+    "context_len",
+    "cos_sin",
+    "sinks",
+)
+
+# heads, kv_heads, head_dim: sizes; scale: of the scores; window: keys that a query sees, 0 for all; softcap: 0 for none;
+# layer: which one; rotary_dim: elements of a head that turn; interleaved: 1 turns neighbours, 0 the two halves.
+ATTRIBUTES = (
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "scale",
+    "window",
+    "softcap",
+    "layer",
+    "rotary_dim",
+    "interleaved",
+)
+PAGE_SIZE_ATTRIBUTE = "page_size"

@@ -1,0 +1,1 @@
+"""Residual addition and RMS normalisation in one pass over a row."""

@@ -1,0 +1,1 @@
+"""The gated activation of Llama-like feed-forward layers: silu(gate) * up."""
