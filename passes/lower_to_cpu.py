@@ -97,7 +97,7 @@ def _rewrite(graph: ir.Graph, plan: Plan) -> None:
 
 def _packed(linear: Linear, weights: str) -> list[ir.Value]:
     """The initializers of a layer, not computed yet: the packed matrix, and for int8 the scales of its columns."""
-    name = f"{linear.weight.name}/{weights}"
+    name = f"{linear.weight.name}/packed_{weights}"
     shape = pack.packed_shape(linear.in_features, linear.out_features, FORMATS[weights].group)
     values = [derive(name, DTYPES[weights], shape, lambda: PACKERS[weights](linear.matrix()))]
     if weights == "int8":

@@ -42,9 +42,13 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
 def registered(graph: ir.Graph, initializer: ir.Value) -> ir.Value:
     """The graph's initializer of this name: the one it has already, or `initializer`, now registered."""
     name = str(initializer.name)
-    if name not in graph.initializers:
+    found = graph.initializers.get(name)
+    if found is None:
         graph.register_initializer(initializer)
-    return graph.initializers[name]
+        return initializer
+    if (found.dtype, found.shape) != (initializer.dtype, initializer.shape):
+        raise AssertionError(f"two initializers want to be {name}: {found} and {initializer}")
+    return found
 
 
 def read(value: ir.Value) -> np.ndarray:
