@@ -19,7 +19,7 @@ import onnxruntime
 
 from .attach_meanings import with_meanings
 
-__all__ = ["Difference", "compare_graphs", "run_graph"]
+__all__ = ["Difference", "compare_graphs", "run_graph", "run_session", "stock_session"]
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -45,17 +45,26 @@ def compare_graphs(before: ir.Model, after: ir.Model, inputs: Arrays) -> Differe
 
 
 def run_graph(model: ir.Model, inputs: Arrays) -> dict[str, np.ndarray]:
-    """The outputs of `model` on stock onnxruntime, one thread, no graph optimizations; bfloat16 as ml_dtypes' type.
+    """The outputs of `model` on stock onnxruntime; see `stock_session` and `run_session`."""
+    return run_session(stock_session(model), inputs)
 
-    Keys of `inputs` that the model does not have are left out; a missing one is onnxruntime's error.
-    """
+
+def stock_session(model: ir.Model) -> onnxruntime.InferenceSession:
+    """A session on stock onnxruntime: meanings attached, one thread, no graph optimizations, no files left behind."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     with tempfile.TemporaryDirectory() as folder:  # a file, because a message in memory ends at 2 GB
         path = Path(folder) / "graph.onnx"
         ir.save(with_meanings(model), path, external_data="graph.onnx.data", max_workers=1)
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run_session(session: onnxruntime.InferenceSession, inputs: Arrays) -> dict[str, np.ndarray]:
+    """The session's outputs by name; bfloat16 comes and goes as ml_dtypes' type.
+
+    Inputs that the graph does not have are left out; one that is missing is onnxruntime's error.
+    """
     feeds = {value.name: _ort_value(inputs[value.name]) for value in session.get_inputs() if value.name in inputs}
     names = [value.name for value in session.get_outputs()]
     results = session.run_with_ort_values(names, feeds)

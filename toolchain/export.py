@@ -6,6 +6,7 @@ own modelling code do the work; writing each architecture's graph by hand (as mo
 alternative and lost: it is code per model, and wrong for the next one.
 """
 
+import copy
 import logging
 import warnings
 from collections.abc import Iterator
@@ -98,7 +99,7 @@ def _blaming(kind: str) -> Iterator[None]:
 
 def _untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model with its buffers computed and its parameters allocated but never written, so that none is resident."""
-    config = checkpoint.config
+    config = copy.deepcopy(checkpoint.config)  # from_config writes the attention's name into it
     check_config(config)
     with _blaming(type(config).__name__), no_init_weights():
         model = AutoModelForCausalLM.from_config(config, attn_implementation=IMPLEMENTATION, dtype=torch.float32)

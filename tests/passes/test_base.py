@@ -47,7 +47,7 @@ def test_reports_count_reasons_and_order(caplog: pytest.LogCaptureFixture) -> No
         ("do_nothing", 0, ()),
         ("swap_relus", 1, ("y: y is an output",)),
     ]
-    assert seen == [("do_nothing", 3), ("swap_relus", 3)]
+    assert seen == [("do_nothing", 0), ("swap_relus", 1)]
     assert all(r.seconds >= 0 for r in reports)
     assert "swap_relus: 1 rewrites" in caplog.text
 
