@@ -1,0 +1,88 @@
+"""A few layers of a checkpoint as a checkpoint of their own: a second engine where no draft has been trained.
+
+A checkpoint and layer numbers flow in; the same tensors under renumbered names flow out, read through the original.
+"""
+
+import copy
+import hashlib
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PretrainedConfig
+
+from .checkpoint import Checkpoint
+from .errors import RecipeError
+
+__all__ = ["LayerSubset", "parse_layers"]
+
+LAYER = re.compile(r"(?<=\.layers\.)\d+(?=\.)|(?<=\.h\.)\d+(?=\.)")
+
+
+def parse_layers(text: str, num_layers: int) -> tuple[int, ...]:
+    """Layer numbers from "0-3" or "0,5,29" or both. Raises: RecipeError for a layer that the model lacks."""
+    layers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise RecipeError(f"layers: {text!r}", needed="numbers and ranges like '0-3,29'", do="correct draft.layers")
+        layers += range(int(first), int(last or first) + 1)
+    unknown = [layer for layer in layers if layer >= num_layers]
+    if unknown or not layers or len(set(layers)) != len(layers):
+        raise RecipeError(
+            f"layers: {text!r}", needed=f"each at most once, from 0 to {num_layers - 1}", do="correct draft.layers"
+        )
+    return tuple(layers)
+
+
+class LayerSubset:
+    """See toolchain/checkpoint.py: `Checkpoint`. Everything but the layers is the original's."""
+
+    def __init__(self, checkpoint: Checkpoint, layers: tuple[int, ...]) -> None:
+        self._checkpoint = checkpoint
+        self._layers = layers
+        self.config = _config_of(checkpoint.config, layers)
+        self._original = dict(self._renamed())
+
+    def _renamed(self) -> list[tuple[str, str]]:
+        place = {layer: index for index, layer in enumerate(self._layers)}
+        pairs = []
+        for name in self._checkpoint.names():
+            found = LAYER.search(name)
+            if found is None:
+                pairs.append((name, name))
+            elif int(found[0]) in place:
+                pairs.append((name[: found.start()] + str(place[int(found[0])]) + name[found.end() :], name))
+        return pairs
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the kept tensors, renumbered, sorted."""
+        return tuple(sorted(self._original))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return self._checkpoint.shape(self._original[name])
+
+    def read(self, name: str) -> npt.NDArray[np.float32]:
+        """One tensor as float32."""
+        return self._checkpoint.read(self._original[name])
+
+    def digest(self) -> str:
+        """SHA-256 of the original's digest and the kept layers."""
+        return hashlib.sha256(f"{self._checkpoint.digest()} layers {self._layers}".encode()).hexdigest()
+
+    def tokenizer_files(self) -> Mapping[str, bytes]:
+        """The original's."""
+        return self._checkpoint.tokenizer_files()
+
+
+def _config_of(config: PretrainedConfig, layers: tuple[int, ...]) -> PretrainedConfig:
+    """A copy with fewer layers; lists with an entry per layer keep the entries of those that stay."""
+    subset = copy.deepcopy(config)
+    num_layers = config.num_hidden_layers
+    for key, value in config.to_dict().items():
+        if isinstance(value, list) and len(value) == num_layers:
+            setattr(subset, key, [value[layer] for layer in layers])
+    subset.num_hidden_layers = len(layers)
+    return subset
