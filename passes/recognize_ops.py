@@ -14,6 +14,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 from onnxscript.rewriter.pattern import MatchResult, RewriteRule, RewriteRuleSet
 from onnxscript.rewriter.rules.fusion import _rms_normalization, _rotary_embedding
 
+from .base import remove_dead_nodes
 from .target import Target
 from .weights import small_constant
 
@@ -42,7 +43,8 @@ def recognize_ops(model: ir.Model, target: Target) -> int:
         _rotary_embedding.partial_embedding_rules,
     )
     count = sum(int(rules.apply_to_model(model)) for rules in rule_sets)
-    if count:  # the rules leave the types of the values that they make open
+    if count:  # the rules leave old constants behind, and the types of new values open
+        remove_dead_nodes(model)
         ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
     return count
 
