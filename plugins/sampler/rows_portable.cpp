@@ -1,0 +1,15 @@
+// Passes over logits in plain C++.
+
+#include "sampler.h"
+//
+#include "../native/lanes_portable.h"
+//
+#include "../native/lanes_math.h"
+//
+#include "rows.h"
+
+namespace paceline::sampler {
+
+const Rows kPortableRows = {largest, noisy_largest, sum_of_exponentials};
+
+}  // namespace paceline::sampler

@@ -1,0 +1,123 @@
+"""The CPU engine: one lowered graph in onnxruntime, with our kernels, its page pools bound once.
+
+A `Batch` flows in; logits flow out as a view into a buffer that the next run overwrites. Pools are bound as input and
+output of one address, so the attention kernel writes in place. Feeding a dictionary to `session.run` lost: it copies
+every output and re-binds 120 tensors a step.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from ..plugins import contract
+from ..plugins.contract import GraphFacts
+from ..plugins.native.library import library_path
+from .batch import Batch
+from .errors import BundleError, NativeLibraryError
+
+__all__ = ["CpuEngine"]
+
+ONNX_TYPES = {"float32": 1, "float16": 10, "bfloat16": 16}  # onnx.TensorProto.DataType
+POOL_TYPES = {"float32": np.float32, "float16": np.uint16, "bfloat16": np.uint16}  # bytes that numpy can hold
+INPUTS = (
+    contract.INPUT_IDS,
+    contract.POSITIONS,
+    contract.QUERY_START,
+    contract.CONTEXT_LEN,
+    contract.PAGE_TABLE,
+    contract.LOGIT_ROWS,
+)
+
+
+class CpuEngine:
+    """See runtime/engine.py: `Engine`. Not for use from several threads at once."""
+
+    def __init__(self, session: ort.InferenceSession, facts: GraphFacts, num_pages: int) -> None:
+        self.facts = facts
+        self.num_pages = num_pages
+        self._session = session
+        self._binding = session.io_binding()
+        self._pools = [self._bind_pool(layer_id) for layer_id in range(len(facts.layers))]
+        self._logits = np.empty((0, facts.vocab_size), np.float32)
+
+    @classmethod
+    def open(cls, path: Path, facts: GraphFacts, num_pages: int, threads: int) -> "CpuEngine":
+        """The engine file at `path` with our kernels, on `threads` threads.
+
+        Raises: NativeLibraryError when the kernels are missing or do not fit, BundleError when the file does not load.
+        """
+        options = session_options(threads)
+        kernels = library_path()
+        try:
+            options.register_custom_ops_library(str(kernels))
+        except Exception as error:
+            raise NativeLibraryError(
+                f"onnxruntime {ort.__version__} does not take {kernels.name} ({error})",
+                needed="onnxruntime 1.23 or newer",
+                do="pip install -U 'paceline[cpu]'",
+            ) from error
+        return cls(open_session(path, options), facts, num_pages)
+
+    @classmethod
+    def open_without_kernels(cls, path: Path, facts: GraphFacts, num_pages: int, threads: int) -> "CpuEngine":
+        """The same file on stock onnxruntime: every op by its meaning in standard ops. Slow; the oracle of tests."""
+        return cls(open_session(path, session_options(threads)), facts, num_pages)
+
+    def run(self, batch: Batch) -> npt.NDArray[np.float32]:
+        """As `Engine.run`."""
+        for name, array in zip(INPUTS, arrays_of(batch), strict=True):
+            self._binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        logits = self._logits_of(len(batch.logit_rows))
+        self._binding.bind_output(contract.LOGITS, "cpu", 0, np.float32, logits.shape, logits.ctypes.data)
+        self._session.run_with_iobinding(self._binding)
+        return logits
+
+    def _logits_of(self, rows: int) -> npt.NDArray[np.float32]:
+        if rows > len(self._logits):
+            self._logits = np.empty((rows, self.facts.vocab_size), np.float32)
+        return self._logits[:rows]
+
+    def _bind_pool(self, layer_id: int) -> npt.NDArray[np.generic]:
+        shape = self.facts.pool_shape(layer_id, self.num_pages)
+        pool = np.zeros(shape, POOL_TYPES[self.facts.cache_dtype])
+        onnx_type = ONNX_TYPES[self.facts.cache_dtype]
+        self._binding.bind_input(contract.kv_pages_in(layer_id), "cpu", 0, onnx_type, shape, pool.ctypes.data)
+        self._binding.bind_output(contract.kv_pages_out(layer_id), "cpu", 0, onnx_type, shape, pool.ctypes.data)
+        return pool
+
+
+def arrays_of(batch: Batch) -> Sequence[npt.NDArray[np.int32] | npt.NDArray[np.int64]]:
+    """The batch's arrays in the order of `INPUTS`."""
+    return (
+        batch.input_ids,
+        batch.positions,
+        batch.query_start,
+        batch.context_len,
+        batch.page_table,
+        batch.logit_rows,
+    )
+
+
+def session_options(threads: int) -> ort.SessionOptions:
+    """One pool of `threads` threads that keep spinning between ops: waking them costs more than the ops (8.1 -> 13.1 ms)."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 3
+    return options
+
+
+def open_session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession:
+    """A session on the CPU provider. Raises: BundleError with onnxruntime's reason."""
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise BundleError(
+            f"{path.name} does not load ({error})",
+            needed="an engine that this onnxruntime reads",
+            do="build the bundle again with this version, or install the one in its manifest",
+        ) from error
