@@ -92,7 +92,7 @@ def _rewrite(graph: ir.Graph, plan: Plan) -> None:
         outputs=[out, pool_out],
     )
     graph.insert_before(plan.attention, node)
-    old.replace_all_uses_with(out)
+    old.replace_all_uses_with(out, replace_graph_outputs=True)
     graph.outputs.append(pool_out)
 
 

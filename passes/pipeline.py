@@ -16,9 +16,11 @@ from .merge_gate_up import merge_gate_up
 from .merge_qkv import merge_qkv
 from .merge_slices import merge_slices
 from .name_bindings import name_bindings
+from .name_values import name_values
 from .recognize_ops import recognize_ops
 from .select_logit_rows import select_logit_rows
 from .simplify_layout import simplify_layout
+from .sort_nodes import sort_nodes
 from .store_embedding_bf16 import store_embedding_bf16
 from .tidy import clear_notes, fold_constants, lift_constants, remove_dead_code, remove_no_ops
 from .transpose_weights import transpose_weights
@@ -26,11 +28,13 @@ from .transpose_weights import transpose_weights
 __all__ = ["CPU", "PORTABLE", "TIDY"]
 
 TIDY: tuple[Pass, ...] = (  # what every exporter leaves behind; part of export
-    clear_notes,  # first: merged nodes would inherit the notes of one of them
     fold_constants,  # shapes, axes and "1 + weight" become constants that later patterns can read
     remove_no_ops,  # after folding: only then is a factor known to be 1, a shape known to be constant
     lift_constants,  # one place to look for a constant: the initializers
     remove_dead_code,
+    clear_notes,  # the library passes above leave notes too
+    sort_nodes,  # a set in a model's code must not decide what comes first
+    name_values,  # in order, so that equal graphs are named equally; reasons of later passes say these names
 )
 
 PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<role>.onnx
@@ -49,11 +53,15 @@ PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<
     select_logit_rows,  # after the fusions: they would not see through its Gathers
     insert_paged_attention,  # last of the rewrites: up to here the graph can be compared with the model row by row
     remove_dead_code,
-    name_bindings,  # last of all: names say what the graph has become
+    clear_notes,
+    sort_nodes,
+    name_values,  # again: names say what the graph has become
+    name_bindings,  # last of all: is the border the contract's?
 )
 
 CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
     store_embedding_bf16,  # after the head, which may be tied to the table, got its own copy
-    name_bindings,
+    sort_nodes,
+    name_values,
 )

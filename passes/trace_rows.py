@@ -12,7 +12,7 @@ import onnx_ir as ir
 from ..plugins.contract import DOMAIN
 from .weights import small_constant
 
-__all__ = ["row_inputs"]
+__all__ = ["ELEMENTWISE", "ROW_OPS", "row_inputs"]
 
 RowInputs = tuple[tuple[int, int], ...]  # (place of the input, axis of the rows in it)
 
@@ -75,6 +75,21 @@ def _matmul(node: ir.Node, axis: int) -> RowInputs | None:
     assert right is not None
     same_rank = left.shape is not None and len(left.shape) == _rank(node.outputs[0])
     return ((0, axis),) if same_rank and _no_rows(right) and axis < _rank(node.outputs[0]) - 1 else None
+
+
+def _gemm(node: ir.Node, axis: int) -> RowInputs | None:
+    others = [value for value in node.inputs[1:] if value is not None]
+    apart = axis == 0 and not node.attributes.get_int("transA", 0) and all(_no_rows(value) for value in others)
+    return ((0, 0),) if apart else None
+
+
+def _expand(node: ir.Node, axis: int) -> RowInputs | None:
+    """Rows pass where the input has them already; where they come from the shape alone, nothing is known of them."""
+    source = node.inputs[0]
+    if source is None or source.shape is None:
+        return None
+    own_axis = axis - (_rank(node.outputs[0]) - len(source.shape))
+    return ((0, own_axis),) if own_axis >= 0 and source.shape[own_axis] != 1 else None
 
 
 def _over_last_axes(node: ir.Node, axis: int) -> RowInputs | None:
@@ -152,7 +167,9 @@ RULES: Mapping[tuple[str, str], Callable[[ir.Node, int], RowInputs | None]] = {
     **{("", op_type): _over_named_axes for op_type in REDUCTIONS},
     **{(DOMAIN, op_type): _all_alike for op_type in ROW_OPS},
     ("", "Concat"): _along_another_axis,
+    ("", "Expand"): _expand,
     ("", "Gather"): _gather,
+    ("", "Gemm"): _gemm,
     ("", "MatMul"): _matmul,
     ("", "Reshape"): _reshape,
     ("", "Slice"): _slice,

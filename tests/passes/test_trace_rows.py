@@ -23,6 +23,8 @@ APART = [  # body, axis of the rows in the output, expected (place, axis)
     ("y = Unsqueeze(x, zero)", 2, ((0, 1),)),
     ("y = Reshape(x, heads)", 1, ((0, 1),)),
     ("y, rest = Split<axis = -1, num_outputs = 2>(x)", 1, ((0, 1),)),
+    ("y = Expand(x, wide)", 2, ((0, 1),)),
+    ("a = Squeeze(x, zero)  y = Gemm(a, m, w)", 0, ((0, 0),)),
     ("y = paceline.SwiGLU(x)", 1, ((0, 1),)),
 ]
 MIXED = [
@@ -35,6 +37,8 @@ MIXED = [
     ("y = Slice(x, zero, two, one)", 1),
     ("y = Reshape(x, flat)", 0),
     ("y = Conv(x, kernel)", 1),
+    ("a = Squeeze(x, zero)  y = Gemm<transA = 1>(a, a)", 0),
+    ("y = Expand(w, wide)", 2),
 ]
 CONSTANTS = {
     **weights(w=[4], m=[4, 4], kernel=[4, 4, 1]),
@@ -45,6 +49,7 @@ CONSTANTS = {
     "axis": 1,
     "heads": [1, -1, 2, 2],
     "flat": [-1],
+    "wide": [3, 1, 1, 4],
 }
 
 

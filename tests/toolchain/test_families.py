@@ -4,7 +4,6 @@ The comparison is per request: whatever shares a step with it, in whatever chunk
 logits that transformers gives for its whole sequence alone.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +45,7 @@ def tokens(count: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
-def family(request: pytest.FixtureRequest) -> Iterator[Family]:
+def family(request: pytest.FixtureRequest) -> Family:
     checkpoint = RandomCheckpoint(FAMILIES[request.param])
     exported = export_model(checkpoint, TARGET)
     rows = {
@@ -55,7 +54,7 @@ def family(request: pytest.FixtureRequest) -> Iterator[Family]:
         ]
         for count in (1, 2, 23)
     }
-    yield Family(checkpoint, exported, rows, optimize(exported.model, TARGET))
+    return Family(checkpoint, exported, rows, optimize(exported.model, TARGET))
 
 
 def test_the_export_answers_as_transformers_does(family: Family) -> None:
