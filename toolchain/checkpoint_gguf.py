@@ -1,31 +1,29 @@
 """A GGUF file as a checkpoint: names and configuration as transformers has them, tensors dequantised on demand.
 
 The file flows in, mapped into memory; tensors flow out one at a time. The `gguf` package dequantises and knows what
-each architecture's tensors are called; transformers knows the configuration and what converters did to weights (llama's
-q and k rows are permuted, Gemma's norms hold 1 + weight). No table of names of our own.
+each architecture's tensors are called; transformers knows what converters did to weights (llama's q and k rows are
+permuted, Gemma's norms hold 1 + weight). No table of names of our own: it would be one per model.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 
 import gguf
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
-from transformers.modeling_gguf_pytorch_utils import (
-    TENSOR_PROCESSORS,
-    TensorProcessor,
-    get_gguf_hf_weights_map,
-    load_gguf_checkpoint,
-)
+from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
 from .digest import digest_of_files
 from .errors import ArchitectureError, CheckpointError
+from .gguf_config import config_from_gguf
 from .tokenizer_files import tokenizer_files_of_gguf
 
 __all__ = ["GgufCheckpoint"]
+
+HEAD, EMBEDDING, ROPE_FACTORS = "output.weight", "token_embd.weight", "rope_freqs.weight"
+LONGEST_LIST = 1024  # entries of a metadata array that is read; the longer ones are the vocabulary's
 
 
 class GgufCheckpoint:
@@ -34,10 +32,19 @@ class GgufCheckpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         reader = _open_reader(path)
-        self.config, metadata = _read_config(path)
-        architecture = str(reader.fields["general.architecture"].contents())
-        self._processor: TensorProcessor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=metadata)
-        self._tensors = _tensors_by_name(reader, self.config, self._processor)
+        tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self._metadata = _metadata(path, reader)
+        self.config: PretrainedConfig = config_from_gguf(
+            self._metadata,
+            vocab_size=_num_rows(path, tensors),
+            tied=HEAD not in tensors,
+            rope_factors=_dequantized(tensors[ROPE_FACTORS]) if ROPE_FACTORS in tensors else None,
+        )
+        tensors.pop(ROPE_FACTORS, None)  # now in the configuration
+        architecture = str(self._metadata["general.architecture"])
+        self._tensors = _by_state_dict_name(path, tensors, architecture, self.config)
+        # undoes what llama.cpp's converter did to weights
+        self._processor: TensorProcessor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(self.config.to_dict())
 
     def names(self) -> tuple[str, ...]:
         """Names of all stored tensors, sorted."""
@@ -50,59 +57,89 @@ class GgufCheckpoint:
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """One tensor as float32."""
         tensor = self._tensors[name]
-        try:
-            weights = gguf.dequantize(tensor.data, tensor.tensor_type)
-        except NotImplementedError as error:
-            raise CheckpointError(
-                f"{tensor.name} is stored as {tensor.tensor_type.name}",
-                needed="F32, F16, BF16, Q8_0, Q4_0, Q4_1 or a K-quant",
-                do="convert the file with another quantisation",
-            ) from error
-        processed = self._processor.process(weights=weights.reshape(self.shape(name)), name=tensor.name).weights
-        return np.ascontiguousarray(processed, dtype=np.float32)
-
-    @cached_property
-    def _digest(self) -> str:
-        return digest_of_files([self._path])
+        weights = _dequantized(tensor).reshape(self.shape(name))
+        restored = self._processor.process(weights=weights, name=tensor.name).weights
+        return np.ascontiguousarray(restored, dtype=np.float32)
 
     def digest(self) -> str:
         """SHA-256 over the file."""
-        return self._digest
+        return digest_of_files([self._path])
 
     def tokenizer_files(self) -> Mapping[str, bytes]:
         """Tokenizer, generation configuration and chat template, made from the file's metadata."""
-        return tokenizer_files_of_gguf(self._path, self.config)
+        return tokenizer_files_of_gguf(self._path, self._metadata)
 
 
 def _open_reader(path: Path) -> gguf.GGUFReader:
     try:
         return gguf.GGUFReader(path)
     except Exception as error:  # the reader raises whatever its slices of a damaged file raise
-        raise CheckpointError(
-            f"{path.name} cannot be read ({type(error).__name__}: {error})",
-            needed="a whole GGUF file",
-            do="fetch the file again",
-        ) from error
+        raise _damaged(path, f"cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _read_config(path: Path) -> tuple[PretrainedConfig, dict[str, object]]:
+def _damaged(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"{path.name} {what}", needed="a whole GGUF file of a language model", do="fetch it again")
+
+
+def _metadata(path: Path, reader: gguf.GGUFReader) -> dict[str, object]:
+    """Every key but the long lists, which are the vocabulary's and take seconds."""
+    metadata = {key: field.contents() for key, field in reader.fields.items() if len(field.data) <= LONGEST_LIST}
+    if not metadata.get("general.architecture"):
+        raise _damaged(path, "does not say its general.architecture")
+    return metadata
+
+
+def _num_rows(path: Path, tensors: Mapping[str, gguf.ReaderTensor]) -> int:
+    """Rows of the embedding: the vocabulary with its padding, which no key counts reliably."""
+    if EMBEDDING not in tensors:
+        raise _damaged(path, f"lacks the tensor {EMBEDDING}")
+    return int(tensors[EMBEDDING].shape[-1])
+
+
+def _dequantized(tensor: gguf.ReaderTensor) -> npt.NDArray[np.float32]:
     try:
-        metadata: dict[str, object] = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
-        config: PretrainedConfig = AutoConfig.for_model(**metadata)
-    except Exception as error:
-        raise ArchitectureError(
-            f"{path.name} is not understood ({error})",
-            needed="an architecture whose GGUF files the installed transformers reads",
-            do="upgrade transformers, or give the original Hugging Face folder",
+        weights: npt.NDArray[np.float32] = gguf.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        raise CheckpointError(
+            f"{tensor.name} is stored as {tensor.tensor_type.name}",
+            needed="F32, F16, BF16, Q8_0, Q4_0, Q4_1 or a K-quant",
+            do="convert the file with another quantisation",
         ) from error
-    return config, metadata
+    return weights
 
 
-def _tensors_by_name(
-    reader: gguf.GGUFReader, config: PretrainedConfig, processor: TensorProcessor
+def _by_state_dict_name(
+    path: Path, tensors: Mapping[str, gguf.ReaderTensor], architecture: str, config: PretrainedConfig
 ) -> dict[str, gguf.ReaderTensor]:
-    """State-dict names of all tensors of the file; a model without memory is asked what its tensors are called."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    names = get_gguf_hf_weights_map(model, processor)
-    return {names[tensor.name]: tensor for tensor in reader.tensors if tensor.name in names}
+    """The file's tensors under their state-dict names. Raises: CheckpointError for a tensor that has none."""
+    names = _state_dict_names(path, architecture, config)
+    unknown = sorted(tensors.keys() - names.keys())
+    if unknown:
+        raise CheckpointError(
+            f"{path.name} holds tensors {', '.join(unknown)}",
+            needed=f"only tensors that a {config.model_type} model has: one that is passed over changes every answer",
+            do="give the original Hugging Face folder",
+        )
+    return {names[name]: tensor for name, tensor in tensors.items()}
+
+
+def _state_dict_names(path: Path, architecture: str, config: PretrainedConfig) -> dict[str, str]:
+    """For each GGUF name the state-dict name: a model without memory says the latter, the gguf package the former."""
+    known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+        mapping = gguf.get_tensor_name_map(known[architecture], config.num_hidden_layers)
+    except (KeyError, ValueError) as error:
+        raise ArchitectureError(
+            f"{path.name} holds no language model with known names ({architecture}: {error})",
+            needed="an architecture that transformers and the gguf package both know",
+            do="upgrade both, or give the original Hugging Face folder",
+        ) from error
+    names = {}
+    for name in model.state_dict():
+        stem, _, kind = name.rpartition(".")
+        stored = mapping.get_name(stem)
+        if stored is not None:
+            names[f"{stored}.{kind}"] = name
+    return names
