@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from .errors import RecipeError
 
-__all__ = ["DraftModel", "Recipe", "load_recipe", "recipe_json_schema", "write_schema"]
+__all__ = ["DraftModel", "Recipe", "bytes_from_text", "load_recipe", "recipe_json_schema", "write_schema"]
 
 SCHEMA_VERSION = 1
 NOT_YET = ("gates", "calibration", "tolerance", "profiles")  # keys of the design that nothing honours yet
