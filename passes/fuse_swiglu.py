@@ -11,20 +11,11 @@ import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
 from .base import Fusion, run_fusion
-from .merge_gate_up import silu_argument
+from .merge_gate_up import Gated, gated_product
 from .target import Target
 from .weights import small_constant, value_like
 
 __all__ = ["fuse_swiglu"]
-
-
-@dataclass(frozen=True)
-class Match:
-    """`product = silu(gate) * up`."""
-
-    product: ir.Node
-    gate: ir.Value
-    up: ir.Value
 
 
 @dataclass(frozen=True)
@@ -44,26 +35,20 @@ def fuse_swiglu(model: ir.Model, target: Target) -> int:
     Kept untouched: gates other than SiLU; halves of two projections, or of unequal size; up before gate.
     Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6; plugins/swiglu for the op.
     """
-    return run_fusion(model, target, Fusion(_pattern, _check, _rewrite))
+    return run_fusion(model, target, Fusion(gated_product, _check, _rewrite))
 
 
-def _pattern(node: ir.Node) -> Match | None:
-    if node.domain != "" or node.op_type != "Mul":
-        return None
-    for activated, up in (node.inputs, node.inputs[::-1]):
-        gate = silu_argument(activated)
-        if gate is not None and up is not None:
-            return Match(node, gate, up)
-    return None
-
-
-def _check(match: Match, target: Target) -> Plan | str:
+def _check(gated: Gated, target: Target) -> Plan | str:
     del target  # every target has a kernel or runs the meaning
-    split = match.gate.producer()
-    if split is None or split.domain != "" or split.op_type != "Split" or match.up.producer() is not split:
-        return f"{match.gate.name} and {match.up.name} are not the two halves of one projection"
-    if list(split.outputs) != [match.gate, match.up]:
-        return f"{match.gate.name} is not the first and {match.up.name} the second of two parts"
+    if gated.activation != "SiLU":
+        return f"the gate {gated.gate.name} goes through {gated.activation}, not SiLU"
+    if gated.product.outputs[0].is_graph_output():
+        return "the result is a graph output"
+    split = gated.gate.producer()
+    if split is None or split.domain != "" or split.op_type != "Split" or gated.up.producer() is not split:
+        return f"{gated.gate.name} and {gated.up.name} are not the two halves of one projection"
+    if list(split.outputs) != [gated.gate, gated.up]:
+        return f"{gated.gate.name} is not the first and {gated.up.name} the second of two parts"
     sizes = small_constant(split.inputs[1]) if len(split.inputs) > 1 else None
     if sizes is not None and sizes[0] != sizes[1]:
         return f"the parts have unequal sizes {sizes.tolist()}"
@@ -73,9 +58,7 @@ def _check(match: Match, target: Target) -> Plan | str:
     axis = split.attributes.get_int("axis", 0)
     if axis not in (-1, rank - 1 if rank is not None else -1):
         return f"{gate_up.name} is split along axis {axis}, not along the last one"
-    return (
-        "the result is a graph output" if match.product.outputs[0].is_graph_output() else Plan(match.product, gate_up)
-    )
+    return Plan(gated.product, gate_up)
 
 
 def _rewrite(graph: ir.Graph, plan: Plan) -> None:

@@ -4,13 +4,26 @@ In: `act(x @ gate) * (x @ up)`. Out: one wide linear layer and a Split, gate fir
 graph tell which two belong together, not the names. What act is does not matter here (SiLU, GELU): fuse_swiglu asks.
 """
 
+from dataclasses import dataclass
+
 import onnx_ir as ir
 
 from .base import Fusion, run_fusion
-from .linears import Linear, merge_linears, mergeable_linears
+from .linears import Linear
+from .merge_linears import merge_linears, mergeable_linears
 from .target import Target
 
-__all__ = ["merge_gate_up", "silu_argument"]
+__all__ = ["Gated", "gated_product", "merge_gate_up"]
+
+
+@dataclass(frozen=True)
+class Gated:
+    """`product = activation(gate) * up`; `activation` is SiLU, Gelu or Relu."""
+
+    product: ir.Node
+    gate: ir.Value
+    up: ir.Value
+    activation: str
 
 
 def merge_gate_up(model: ir.Model, target: Target) -> int:
@@ -27,35 +40,35 @@ def merge_gate_up(model: ir.Model, target: Target) -> int:
 
 
 def _pattern(node: ir.Node) -> dict[str, ir.Value] | None:
-    if node.domain != "" or node.op_type != "Mul":
+    gated = gated_product(node)
+    return None if gated is None else {"gate": gated.gate, "up": gated.up}
+
+
+def _check(values: dict[str, ir.Value], target: Target) -> list[Linear] | str:
+    del target  # one wide product is no slower anywhere
+    return mergeable_linears(values)
+
+
+def gated_product(node: ir.Node) -> Gated | None:
+    """What `node` multiplies, if it is the Mul of a gated layer; of two activated operands the first is the gate."""
+    if node.domain != "" or node.op_type != "Mul" or _silu_argument(node) is not None:
         return None
     for activated, up in (node.inputs, node.inputs[::-1]):
-        gate = _activation_argument(activated)
-        if gate is not None and up is not None and gate is not up:
-            return {"gate": gate, "up": up}
+        maker = activated.producer() if activated is not None else None
+        if up is None or maker is None or maker.domain != "":
+            continue
+        gate = maker.inputs[0] if maker.op_type in ("Gelu", "Relu") else _silu_argument(maker)
+        if gate is not None and gate is not up:
+            return Gated(node, gate, up, "SiLU" if maker.op_type == "Mul" else maker.op_type)
     return None
 
 
-def _activation_argument(value: ir.Value | None) -> ir.Value | None:
-    """g where `value` is act(g), else None."""
-    node = value.producer() if value is not None else None
-    if node is not None and node.domain == "" and node.op_type in ("Gelu", "Relu"):
-        return node.inputs[0]
-    return silu_argument(value)
-
-
-def silu_argument(value: ir.Value | None) -> ir.Value | None:
-    """g where `value` is Mul(g, Sigmoid(g)), in either order, else None."""
-    node = value.producer() if value is not None else None
-    if node is None or node.domain != "" or node.op_type != "Mul":
+def _silu_argument(node: ir.Node) -> ir.Value | None:
+    """g where `node` is Mul(g, Sigmoid(g)), in either order, else None."""
+    if node.op_type != "Mul":
         return None
     for plain, squashed in (node.inputs, node.inputs[::-1]):
         sigmoid = squashed.producer() if squashed is not None else None
         if sigmoid is not None and sigmoid.op_type == "Sigmoid" and sigmoid.inputs[0] is plain:
             return plain
     return None
-
-
-def _check(values: dict[str, ir.Value], target: Target) -> list[Linear] | str:
-    del target  # one wide product is no slower anywhere
-    return mergeable_linears(values)

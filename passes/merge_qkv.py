@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
 from .base import Fusion, run_fusion
-from .linears import Linear, merge_linears, mergeable_linears
+from .linears import Linear
+from .merge_linears import merge_linears, mergeable_linears
 from .target import Target
 
 __all__ = ["merge_qkv"]

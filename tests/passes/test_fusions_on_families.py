@@ -101,6 +101,8 @@ def test_the_fusions_that_should_fire_do(family: Optimized) -> None:
 def test_what_does_not_fire_says_why(family: Optimized) -> None:
     reasons = {name: len(report.reasons) for name, report in family.reports.items() if report.reasons}
     wanted = {
+        "gemma2": {"fuse_swiglu": 2, "transpose_weights": 1},
+        "gemma3": {"fuse_swiglu": 2, "transpose_weights": 1},
         "phi3": {"merge_qkv": 2, "merge_gate_up": 2},
         "smollm3": {"fuse_rope": 1, "transpose_weights": 1},
     }
