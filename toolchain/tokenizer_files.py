@@ -56,7 +56,9 @@ def _tokenizer_of_folder(folder: Path) -> Tokenizer:
     """tokenizer.json as it stands; where there is none, what transformers makes of the other files."""
     path = folder / TOKENIZER
     try:
-        return Tokenizer.from_file(str(path)) if path.is_file() else _backend(AutoTokenizer.from_pretrained(folder))
+        if path.is_file():
+            return Tokenizer.from_file(str(path))
+        return _backend(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
     except Exception as error:  # the tokenizers package raises bare Exception, converters anything
         raise _no_tokenizer(folder, error) from error
 
