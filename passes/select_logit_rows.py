@@ -44,7 +44,9 @@ def select_logit_rows(model: ir.Model, target: Target) -> int:
     graph = model.graph
     if any(value.name == contract.LOGIT_ROWS for value in graph.inputs):
         return 0
-    (logits,) = [value for value in graph.outputs if value.name == contract.LOGITS]
+    logits = next((value for value in graph.outputs if value.name == contract.LOGITS), None)
+    if logits is None:
+        raise ValueError(f"no output is called {contract.LOGITS}")
     plan = _plan(graph, logits)
     if not plan.nodes:
         explain(model, logits, f"{_maker(logits)} is not known to treat rows one by one: all logits are computed")

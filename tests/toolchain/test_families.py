@@ -9,18 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 import pytest
+from exports import TARGET, export_of
 from ragged import run_ragged
 from tiny_models import FAMILIES, VOCAB_SIZE, WINDOW, RandomCheckpoint
 from tolerances import TOLERANCES
 
 from paceline.passes.base import PassReport
 from paceline.passes.compare_graphs import run_graph
-from paceline.passes.target import Target
 from paceline.plugins import contract
-from paceline.toolchain.export import ExportedModel, export_model
+from paceline.toolchain.export import ExportedModel
 from paceline.toolchain.optimize import optimize
-
-TARGET = Target(cache_dtype="float32", page_size=4)
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ def tokens(count: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(scope="module", params=sorted(FAMILIES))
 def family(request: pytest.FixtureRequest) -> Family:
-    checkpoint = RandomCheckpoint(FAMILIES[request.param])
-    exported = export_model(checkpoint, TARGET)
+    checkpoint, exported = export_of(request.param)
     rows = {
         count: run_graph(exported.model, {contract.INPUT_IDS: tokens(count), contract.POSITIONS: np.arange(count)})[
             contract.LOGITS

@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+from exports import export_of
 from graph_text import graph, weights
 from tiny_models import FAMILIES, RandomCheckpoint
 
@@ -57,7 +58,7 @@ def test_stock_onnxruntime_runs_the_file(tmp_path: Path) -> None:
 
 
 def test_weights_lie_outside_on_whole_pages_of_memory(tmp_path: Path) -> None:
-    model = export_model(RandomCheckpoint(FAMILIES["llama"])).model
+    model = export_of("llama")[1].model
     path = tmp_path / "g.onnx"
     save_graph(model, path)
     proto = onnx.load(path, load_external_data=False)
