@@ -17,23 +17,34 @@ from .errors import RecipeError
 
 __all__ = ["LayerSubset", "parse_layers"]
 
+RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 LAYER = re.compile(r"(?<=\.layers\.)\d+(?=\.)|(?<=\.h\.)\d+(?=\.)")
 
 
 def parse_layers(text: str, num_layers: int) -> tuple[int, ...]:
-    """Layer numbers from "0-3" or "0,5,29" or both. Raises: RecipeError for a layer that the model lacks."""
-    layers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise RecipeError(f"layers: {text!r}", needed="numbers and ranges like '0-3,29'", do="correct draft.layers")
-        layers += range(int(first), int(last or first) + 1)
-    unknown = [layer for layer in layers if layer >= num_layers]
-    if unknown or not layers or len(set(layers)) != len(layers):
+    """Layer numbers from "0-3" or "0,5,29" or both, in the order written.
+
+    Raises: RecipeError for what is no list of layers, a layer that the model lacks, or one that is named twice.
+    """
+    layers = [layer for part in text.split(",") for layer in _layers_in(part.strip(), text)]
+    if max(layers) >= num_layers or len(set(layers)) != len(layers):
         raise RecipeError(
-            f"layers: {text!r}", needed=f"each at most once, from 0 to {num_layers - 1}", do="correct draft.layers"
+            f"draft.layers: {text!r}",
+            needed=f"each at most once, from 0 to {num_layers - 1}",
+            do="correct draft.layers",
         )
     return tuple(layers)
+
+
+def _layers_in(part: str, text: str) -> range:
+    """One number, or a range with both ends."""
+    found = RANGE.fullmatch(part)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last:
+        raise RecipeError(
+            f"draft.layers: {text!r}", needed="numbers and rising ranges like '0-3,29'", do="correct draft.layers"
+        )
+    return range(first, last + 1)
 
 
 class LayerSubset:
@@ -78,11 +89,10 @@ class LayerSubset:
 
 
 def _config_of(config: PretrainedConfig, layers: tuple[int, ...]) -> PretrainedConfig:
-    """A copy with fewer layers; lists with an entry per layer keep the entries of those that stay."""
+    """A copy with fewer layers; lists with an entry per layer (layer_types, no_rope_layers) keep those that stay."""
     subset = copy.deepcopy(config)
-    num_layers = config.num_hidden_layers
     for key, value in config.to_dict().items():
-        if isinstance(value, list) and len(value) == num_layers:
+        if "layer" in key and isinstance(value, list) and len(value) == config.num_hidden_layers:
             setattr(subset, key, [value[layer] for layer in layers])
     subset.num_hidden_layers = len(layers)
     return subset
