@@ -28,6 +28,7 @@ APART = [  # body, axis of the rows in the output, expected (place, axis)
     ("y = paceline.SwiGLU(x)", 1, ((0, 1),)),
 ]
 MIXED = [
+    ("y = MatMul(x, m)", 2),
     ("y = MatMul(z, x)", 2),  # the columns of the right factor: each row of y reads all rows of it
     ("t = Transpose<perm = [0, 2, 1]>(x)  y = MatMul(z, t)", 1),  # scores of attention
     ("y = Softmax<axis = 1>(x)", 1),
