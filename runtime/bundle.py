@@ -96,7 +96,9 @@ def _read_manifest(folder: Path) -> Manifest:
         raise BundleError(
             f"{folder.name} has schema version {version}",
             needed=f"version {SCHEMA_VERSION}, which this paceline reads",
-            do="upgrade paceline" if isinstance(version, int) and version > SCHEMA_VERSION else "build the bundle again",
+            do="upgrade paceline"
+            if isinstance(version, int) and version > SCHEMA_VERSION
+            else "build the bundle again",
         )
     try:
         return Manifest.from_json(text)

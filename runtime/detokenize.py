@@ -59,7 +59,7 @@ class Detokenizer:
         return new
 
     def _let_go_of_rubbish(self, text: str) -> str:
-        """Bytes that never become a character must not pile up: cut where both sides decode to the same as the whole."""
+        """Bytes that never become a character must not pile up: cut where the two parts decode as the whole does."""
         for end in range(len(self._ids) - 1, len(self._ids) - LONGEST_CHARACTER, -1):
             front = self._decoder.decode(self._ids[:end])
             if front + self._decoder.decode(self._ids[end:]) == text:

@@ -153,6 +153,7 @@ class Loop:
             self._scheduler.trim(request)
         else:
             self._scheduler.retire(request)
+        self.counters.chains += 1
         self.counters.count_draft(len(guess), accepted)
         self.counters.output_tokens += len(emission.tokens)
         return emission

@@ -52,7 +52,7 @@ class OpenedBundle:
     defaults: RequestOptions
 
 
-def open_runtime(folder: Path, settings: Settings = Settings()) -> OpenedBundle:  # noqa: B008 (frozen)
+def open_runtime(folder: Path, settings: Settings = Settings()) -> OpenedBundle:
     """Open the bundle in `folder` for this machine's CPU.
 
     Raises: BundleError, NativeLibraryError; PacelineError for settings that fit nothing.

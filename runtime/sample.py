@@ -128,7 +128,7 @@ def _tokens(logits: Floats, chain: Chain, token_ids: Sequence[int]) -> list[Samp
 
 
 def logprobs_of(row: Floats, token_id: int, count: int) -> TokenLogprobs:
-    """Log-probabilities under the model itself: log-softmax of the raw logits, before any sampling option (as OpenAI)."""
+    """Log-probabilities under the model itself: log-softmax of the raw logits, before any sampling option."""
     values = row.astype(np.float64)
     largest = values.max()
     total = largest + np.log(np.exp(values - largest).sum())

@@ -30,7 +30,9 @@ def sample_chains(logits: Floats, chains: Sequence[Chain]) -> list[list[SampledT
     return [_sample_chain(logits, chain) for chain in chains]
 
 
-def sample_row(row: Floats, params: SamplingParams, prompt: Sequence[int], output: Sequence[int], key: tuple[int, int]) -> int:
+def sample_row(
+    row: Floats, params: SamplingParams, prompt: Sequence[int], output: Sequence[int], key: tuple[int, int]
+) -> int:
     """The token for one row; `key` is (seed, position)."""
     logits = _processed(row, params, prompt, output)
     if params.temperature == 0:

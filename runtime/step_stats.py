@@ -19,6 +19,7 @@ class Counters:
     steps: int = 0
     rows: int = 0
     output_tokens: int = 0
+    chains: int = 0
     drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0

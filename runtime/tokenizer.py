@@ -1,7 +1,7 @@
 """Text to tokens and back, and the one place where special tokens are added.
 
-A bundle's tokenizer.json and chat template flow in. A raw prompt gets the tokenizer's own specials; a chat is rendered by
-the template, which writes its specials itself, so none are added again (no double BOS).
+A bundle's tokenizer.json and chat template flow in. A raw prompt gets the tokenizer's own specials; a chat is
+rendered by the template, which writes its specials itself, so none are added again (no double BOS).
 """
 
 from collections.abc import Mapping, Sequence

@@ -94,9 +94,7 @@ def _open_draft(draft: DraftModel, target: Checkpoint) -> Checkpoint:
     return LayerSubset(checkpoint, parse_layers(draft.layers, checkpoint.config.num_hidden_layers))
 
 
-def _build_role(
-    role: str, checkpoint: Checkpoint, recipe: Recipe, staging: Path, progress: Progress
-) -> RoleReport:
+def _build_role(role: str, checkpoint: Checkpoint, recipe: Recipe, staging: Path, progress: Progress) -> RoleReport:
     """Export, optimize, save the portable graph, lower, save the engine."""
     target = target_of(recipe)
     with progress.stage(f"{role}: export"):

@@ -1,11 +1,11 @@
 """Every error that the toolchain raises on purpose.
 
-    PacelineError (plugins/errors.py)
-    ├── RecipeError              the recipe has an unknown key, a bad value, or asks for what cannot be had
-    ├── CheckpointError          weights are missing, truncated, of the wrong shape or of an unknown format
-    ├── ArchitectureError        the model cannot be exported under the graph contract
-    ├── VocabularyError          draft and target do not speak the same token ids
-    └── MissingExtraError        an optional dependency is not installed
+PacelineError (plugins/errors.py)
+├── RecipeError              the recipe has an unknown key, a bad value, or asks for what cannot be had
+├── CheckpointError          weights are missing, truncated, of the wrong shape or of an unknown format
+├── ArchitectureError        the model cannot be exported under the graph contract
+├── VocabularyError          draft and target do not speak the same token ids
+└── MissingExtraError        an optional dependency is not installed
 """
 
 from ..plugins.errors import PacelineError

@@ -62,7 +62,8 @@ def export_model(checkpoint: Checkpoint, target: Target = Target()) -> ExportedM
     check_attention(model.graph, config)
     run_passes(model, target, pipeline.TIDY)
     check_rows_apart(model.graph)
-    return ExportedModel(model, _facts(model.graph, config, target))
+    with _blaming(type(config).__name__):
+        return ExportedModel(model, _facts(model.graph, config, target))
 
 
 class TokenMajor(torch.nn.Module):

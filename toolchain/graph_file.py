@@ -12,8 +12,9 @@ import onnx_ir as ir
 
 from ..passes.attach_meanings import with_meanings
 from ..passes.tidy import strip_notes
+from .errors import CheckpointError
 
-__all__ = ["data_path", "save_graph"]
+__all__ = ["data_path", "open_graph", "save_graph"]
 
 INLINE_BYTES = 256  # smaller constants stay in the graph: shape inference needs to read them
 ALIGNMENT_BYTES = 4096  # a page of memory: weights are mapped, and kernels load whole cache lines
@@ -22,6 +23,23 @@ ALIGNMENT_BYTES = 4096  # a page of memory: weights are mapped, and kernels load
 def data_path(path: Path) -> Path:
     """Where the weights of the graph at `path` lie."""
     return path.with_name(f"{path.name}.data")
+
+
+def open_graph(path: Path) -> ir.Model:
+    """The graph that `save_graph` wrote, ready for passes: weights stay in their file, meanings are left out.
+
+    Raises: CheckpointError when it cannot be read.
+    """
+    try:
+        model = ir.load(path)
+    except Exception as error:  # protobuf and onnx_ir raise whatever a damaged file makes them stumble over
+        raise CheckpointError(
+            f"{path} cannot be read ({type(error).__name__}: {error})",
+            needed="a graph written by 'paceline export'",
+            do="check the path, or export again",
+        ) from error
+    model.functions.clear()
+    return model
 
 
 def save_graph(model: ir.Model, path: Path) -> None:

@@ -18,7 +18,6 @@ from .errors import RecipeError
 
 __all__ = ["DraftModel", "Recipe", "bytes_from_text", "load_recipe", "recipe_json_schema", "write_schema"]
 
-SCHEMA_VERSION = 1
 NOT_YET = ("gates", "calibration", "tolerance", "profiles")  # keys of the design that nothing honours yet
 UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -109,7 +108,7 @@ class Speculation(Part):
 class Recipe(Part):
     """A whole recipe."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     meta: Meta = Meta()
     target: TargetModel
     draft: DraftModel | None = None
@@ -191,7 +190,9 @@ def _recipe_error(path: Path, error: ValidationError) -> RecipeError:
 def _unknown_key(path: Path, where: str) -> RecipeError:
     *parents, key = where.split(".")
     if key in NOT_YET:
-        return RecipeError(f"{path.name}: {where}", needed="a key that is available", do="leave it out: not available yet")
+        return RecipeError(
+            f"{path.name}: {where}", needed="a key that is available", do="leave it out: not available yet"
+        )
     known = _known_keys(parents)
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
     do = f"did you mean '{nearest[0]}'?" if nearest else "leave it out"

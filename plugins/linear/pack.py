@@ -33,7 +33,7 @@ def pack_bf16(weight: Floats) -> Array:
 
 
 def quantize_int8(weight: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
-    """`weight` [K, N] as int8 in [-127, 127] with one scale per column: weight ~ q * scale. A zero column has scale 0."""
+    """`weight` [K, N] as int8 in [-127, 127] and a scale per column: weight ~ q * scale, 0 for a zero column."""
     largest = np.abs(weight).max(axis=0, initial=0.0)
     inverse = np.divide(127.0, largest, out=np.zeros_like(largest), where=largest > 0)
     return np.rint(weight * inverse).astype(np.int8), (largest / 127.0).astype(np.float32)

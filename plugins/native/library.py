@@ -1,7 +1,7 @@
 """Finding and opening the native library, without importing onnxruntime.
 
 Nothing flows in; the path that onnxruntime registers, or a ctypes handle, flows out. The library is built with the
-package (pyproject.toml, ext-modules); compiling it at first use was the alternative and lost: a deploy box has no compiler.
+package (pyproject.toml, ext-modules); compiling it at first use lost: a deploy box has no compiler.
 """
 
 import ctypes

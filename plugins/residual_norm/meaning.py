@@ -1,7 +1,7 @@
 """ResidualNorm(x, residual, weight) -> (normalized, total) in standard ops.
 
-    total      = x + residual
-    normalized = total / sqrt(mean(total^2) + epsilon) * weight        RMSNorm, Zhang and Sennrich 2019, eq. 4
+total      = x + residual
+normalized = total / sqrt(mean(total^2) + epsilon) * weight        RMSNorm, Zhang and Sennrich 2019, eq. 4
 """
 
 from collections.abc import Mapping, Sequence

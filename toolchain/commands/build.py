@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..extras import require_extra
-from ..overrides import Overrides
+from ..overrides import overrides_from
 from ..recipe import load_recipe
 from .console import open_progress, print_json, print_line
 
@@ -19,16 +19,29 @@ def build(
         Path | None, typer.Option("--output-dir", "-o", help="Bundle folder; default bundles/<recipe name>.")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Format of the linear layers: fp32, bf16, int8.")] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(help="Format of keys and values: fp32, bf16.")] = None,
     max_batch_size: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     max_num_tokens: Annotated[int | None, typer.Option(help="Most tokens in one step.")] = None,
     max_seq_len: Annotated[int | None, typer.Option(help="Longest prompt + output, in tokens.")] = None,
     max_draft_len: Annotated[int | None, typer.Option(help="Draft tokens per request and step.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it whole, build nothing.")] = False,
+    speculative_decoding_mode: Annotated[str | None, typer.Option(help="none, ngram, draft, auto.")] = None,
+    speculative_config: Annotated[str | None, typer.Option(help="The same as JSON, as vLLM takes it.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the recipe, print it whole, build nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the build report as JSON.")] = False,
 ) -> None:
     """Compile the target and draft of RECIPE into one bundle."""
-    overrides = Overrides(weights, max_batch_size, max_num_tokens, max_seq_len, max_draft_len)
-    resolved = overrides.apply(load_recipe(recipe))
+    flags: dict[str, object] = {
+        "weights": weights,
+        "kv_cache_dtype": kv_cache_dtype,
+        "max_batch_size": max_batch_size,
+        "max_num_tokens": max_num_tokens,
+        "max_seq_len": max_seq_len,
+        "max_draft_len": max_draft_len,
+        "speculative_decoding_mode": speculative_decoding_mode,
+    }
+    resolved = load_recipe(recipe, overrides_from(flags, speculative_config))
     if dry_run:
         print_json(resolved.model_dump(mode="json"))
         return

@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ..doctor import Finding, examine
-from .console import print_json
+from .console import print_json, print_table
 
 __all__ = ["doctor"]
 
@@ -20,7 +19,7 @@ def doctor(
     if as_json:
         print_json({"findings": [finding.as_dict() for finding in findings]})
     else:
-        Console().print(_table(findings))
+        print_table(_table(findings))
 
 
 def _table(findings: tuple[Finding, ...]) -> Table:
