@@ -51,16 +51,27 @@ struct Int8 : Words512 {
 };
 
 template <typename Dot>
-void sum_all(const Block& b) {
-  size_t row = 0;
-  for (; row + 6 <= b.rows; row += 6) sum_panels<Dot, 6, 4>(b, row);
-  switch (b.rows - row) {
+void sum_rows(const Block& b, size_t row, size_t rows) {
+  switch (rows) {
     case 1: return sum_panels<Dot, 1, 8>(b, row);
     case 2: return sum_panels<Dot, 2, 8>(b, row);
     case 3: return sum_panels<Dot, 3, 8>(b, row);
     case 4: return sum_panels<Dot, 4, 6>(b, row);
     case 5: return sum_panels<Dot, 5, 5>(b, row);
-    default: return;
+    case 6: return sum_panels<Dot, 6, 4>(b, row);
+    case 7: return sum_panels<Dot, 7, 3>(b, row);
+    case 8: return sum_panels<Dot, 8, 3>(b, row);
+  }
+}
+
+// Up to eight rows in one pass over the weights; more in sixes, the last few in two even parts.
+size_t rows_of_pass(size_t left) { return left <= 8 ? left : left >= 12 ? 6 : (left + 1) / 2; }
+
+template <typename Dot>
+void sum_all(const Block& b) {
+  for (size_t row = 0, rows = 0; row < b.rows; row += rows) {
+    rows = rows_of_pass(b.rows - row);
+    sum_rows<Dot>(b, row, rows);
   }
 }
 

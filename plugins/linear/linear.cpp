@@ -6,8 +6,8 @@
 // through a buffer of its own.
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "../native/cpu.h"
@@ -32,7 +32,7 @@ const Kernels& kernels_for_this_machine() {
 namespace {
 
 constexpr size_t kPaddedK = 64;        // plugins/linear/pack.py pads K to this many elements
-constexpr size_t kTaskBytes = 48 << 10;  // weights of one task: half a level-1 cache or more, so that sharing out pays
+constexpr size_t kLeastPanels = 8;     // of one task: fewer are not worth a hand-over
 constexpr size_t kFinishRows = 48;     // rows summed before they are finished: their sums are still in level 2
 
 size_t elements_in_word(Format format) { return format == Format::kF32 ? 1 : format == Format::kBf16 ? 2 : 4; }
@@ -99,10 +99,11 @@ void sum_task(const Call& call, size_t first_panel, size_t last_panel) {
   }
 }
 
-// Panels of one task: enough bytes to be worth a hand-over, a multiple of eight so that tiles come out even.
-size_t panels_in_task(size_t words) {
-  const size_t panels = kTaskBytes / (words * 64);
-  return std::max<size_t>(8, panels / 8 * 8);
+// One run of neighbouring panels for each processor: a thread that reads on where it stopped has its next panels
+// prefetched. Many small tasks from one counter lost for that reason.
+size_t num_tasks(size_t panels) {
+  static const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  return std::max<size_t>(1, std::min(processors, panels / kLeastPanels));
 }
 
 // Memory that a thread keeps from call to call; grows, never shrinks.
@@ -177,9 +178,9 @@ class Linear {
   }
 
   void share_out(const Context& context, const Call& call) const {
-    const size_t panels = (n_ + kLanes - 1) / kLanes, in_task = panels_in_task(words_);
-    context.parallel_for((panels + in_task - 1) / in_task, [&](size_t task) {
-      sum_task(call, task * in_task, std::min(panels, (task + 1) * in_task));
+    const size_t panels = (n_ + kLanes - 1) / kLanes, tasks = num_tasks(panels);
+    context.parallel_for(tasks, [&](size_t task) {
+      sum_task(call, task * panels / tasks, (task + 1) * panels / tasks);
     });
   }
 

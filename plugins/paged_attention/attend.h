@@ -111,18 +111,20 @@ inline float exponentiate(const Query& query, float largest, float* scores, size
   return total.sum() + sink[0];
 }
 
-// out[q][d .. d + 16 C) = sum over keys of weight * value, divided by the query's total.
+// out[q][d .. d + 16 C) = sum over keys of weight * value, divided by the query's total. Values at `last` and beyond
+// are not read: a page may hold another request's leftovers there, and 0 * infinity is no 0.
 template <size_t Q, size_t C, typename Element>
 inline __attribute__((always_inline)) void weigh_values(const Shape& shape, const Cache<Element>& cache,
-                                                        const Query* queries, int begin, int end, const float* weights,
+                                                        const Query* queries, int begin, int last, const float* weights,
                                                         size_t stride, const float* totals, size_t d) {
   Lanes sums[Q][C];
   for (size_t q = 0; q < Q; ++q)
     for (size_t c = 0; c < C; ++c) sums[q][c] = Lanes::set(0.0f);
-  for (int page = begin; page < end; ++page) {
+  for (int page = begin; page * kPage < last; ++page) {
     const Element* values = cache.values(page) + d;
     const float* weight = weights + static_cast<size_t>(page - begin) * kPageTokens;
-    for (size_t token = 0; token < kPageTokens; ++token) {
+    const auto tokens = static_cast<size_t>(last - page * kPage < kPage ? last - page * kPage : kPage);
+    for (size_t token = 0; token < tokens; ++token) {
       Lanes value[C];
       for (size_t c = 0; c < C; ++c) value[c] = Lanes::load(values + token * shape.head_dim + c * kPageTokens);
       for (size_t q = 0; q < Q; ++q) {
@@ -149,11 +151,11 @@ void attend_tile(const Shape& shape, const Cache<Element>& cache, const Query* q
   for (size_t q = 0; q < Q; ++q) totals[q] = exponentiate(queries[q], largest[q], scratch + q * stride, stride);
   size_t d = 0;
   for (; d + 64 <= shape.head_dim; d += 64)
-    weigh_values<Q, 4>(shape, cache, queries, begin, end, scratch, stride, totals, d);
+    weigh_values<Q, 4>(shape, cache, queries, begin, last, scratch, stride, totals, d);
   for (; d + 32 <= shape.head_dim; d += 32)
-    weigh_values<Q, 2>(shape, cache, queries, begin, end, scratch, stride, totals, d);
+    weigh_values<Q, 2>(shape, cache, queries, begin, last, scratch, stride, totals, d);
   for (; d < shape.head_dim; d += 16)
-    weigh_values<Q, 1>(shape, cache, queries, begin, end, scratch, stride, totals, d);
+    weigh_values<Q, 1>(shape, cache, queries, begin, last, scratch, stride, totals, d);
 }
 
 // All query heads of one kv head, for rows [work.first_row, work.last_row) of one request.
