@@ -71,7 +71,9 @@ class Reception:
             arrival_s=now_s,
             page_row=np.zeros(num_pages_for(facts.max_positions, facts.page_size), np.int32),
             writer=writer,
-            ngrams=NgramIndex(token_ids) if options.drafting in GUESSING_BY_TEXT else None,
+            ngrams=NgramIndex(token_ids, options.lookup_max, options.lookup_min)
+            if options.drafting in GUESSING_BY_TEXT
+            else None,
         )
 
     def _check(self, prompt_ids: Sequence[int], params: SamplingParams, options: RequestOptions) -> None:

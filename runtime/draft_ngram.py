@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from itertools import cycle, islice
 
-__all__ = ["NgramIndex"]
+__all__ = ["LONGEST", "SHORTEST", "NgramIndex"]
 
 LONGEST, SHORTEST = 4, 2  # tokens of the suffix; a single token matches nearly everything and is seldom right
 TOKEN_BITS = 20  # ids above 2^20 may collide: that costs a wrong guess, never a wrong token

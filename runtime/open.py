@@ -105,6 +105,8 @@ def _default_options(recipe: Mapping[str, Any], settings: Settings) -> RequestOp
     return RequestOptions(
         drafting=settings.drafting or DraftMethod(speculation["method"]),
         num_draft_tokens=speculation["num_speculative_tokens"] if count is None else count,
+        lookup_min=speculation["prompt_lookup_min"],
+        lookup_max=speculation["prompt_lookup_max"],
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .chain import SamplerState
-from .draft_ngram import NgramIndex
+from .draft_ngram import LONGEST, SHORTEST, NgramIndex
 
 __all__ = ["DraftMethod", "FinishReason", "Phase", "Request", "RequestOptions", "TextWriter"]
 
@@ -71,7 +71,8 @@ class RequestOptions:
     """How a request is to be served, next to what it asks of sampling.
 
     Higher `priority` goes first. `deadline_s` bounds the whole life from arrival, `queue_timeout_s` the time until the
-    first token is computed. `num_draft_tokens` is K, at most so many guesses a step.
+    first token is computed. `num_draft_tokens` is K, at most so many guesses a step. n-gram lookup matches suffixes of
+    `lookup_max` down to `lookup_min` tokens.
     """
 
     priority: int = 0
@@ -79,6 +80,8 @@ class RequestOptions:
     queue_timeout_s: float = math.inf
     drafting: DraftMethod = DraftMethod.NONE
     num_draft_tokens: int = 4
+    lookup_min: int = SHORTEST
+    lookup_max: int = LONGEST
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -21,7 +22,7 @@ from .checkpoint import Checkpoint, open_checkpoint
 from .errors import CheckpointError, RecipeError
 from .export import ExportedModel, export_model, save_graph
 from .layer_subset import LayerSubset, parse_layers
-from .optimize import lower, optimize
+from .optimize import check_switched_off, lower, optimize
 from .pack import pack_bundle
 from .progress import Progress
 from .recipe import DraftModel, Recipe
@@ -37,6 +38,7 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
 
     Raises: RecipeError, CheckpointError, ArchitectureError, VocabularyError, PassError; `output` is then as before.
     """
+    check_switched_off(_switched_off(recipe))
     begin = time.perf_counter()
     with _staging(output) as staging:
         with progress.stage("open the checkpoints"):
@@ -100,13 +102,31 @@ def _build_role(role: str, checkpoint: Checkpoint, recipe: Recipe, staging: Path
     with progress.stage(f"{role}: export"):
         exported = export_model(checkpoint, target)
     with progress.stage(f"{role}: optimize"):
-        reports = optimize(exported.model, target)
+        reports = optimize(exported.model, target, switched_off=_switched_off(recipe))
     with progress.stage(f"{role}: write the portable graph"):
         _save(exported, staging / "graph" / f"{role}.onnx")
     with progress.stage(f"{role}: lower to {target.name}, {target.weights}"):
-        reports += lower(exported.model, target)
+        reports += lower(exported.model, target, switched_off=_switched_off(recipe))
         _save(exported, staging / "engines" / target.name / f"{role}.onnx")
-    return RoleReport(_role_entry(role, checkpoint, recipe, exported.facts, reports, target), reports)
+    facts = _bounded(exported.facts, recipe.runtime.max_seq_len, role)
+    return RoleReport(_role_entry(role, checkpoint, recipe, facts, reports, target), reports)
+
+
+def _switched_off(recipe: Recipe) -> tuple[str, ...]:
+    return tuple(name for name, options in recipe.passes.items() if not options.enabled)
+
+
+def _bounded(facts: GraphFacts, max_seq_len: int | None, role: str) -> GraphFacts:
+    """The facts with the recipe's longest sequence. Raises: RecipeError when the model does not reach that far."""
+    if max_seq_len is None:
+        return facts
+    if max_seq_len > facts.max_positions:
+        raise RecipeError(
+            f"runtime.max_seq_len = {max_seq_len}",
+            needed=f"at most {facts.max_positions}, the {role}'s longest sequence",
+            do="lower it or leave it out",
+        )
+    return replace(facts, max_positions=max_seq_len)
 
 
 def _save(exported: ExportedModel, path: Path) -> None:
