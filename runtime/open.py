@@ -78,8 +78,16 @@ def open_runtime(folder: Path, settings: Settings = Settings()) -> OpenedBundle:
 
 def _open_engine(bundle: Bundle, role: str, num_pages: int, settings: Settings) -> CpuEngine:
     _, path = bundle.engine(role, KIND)
-    threads = settings.threads or bundle.manifest.recipe["runtime"]["threads"] or len(os.sched_getaffinity(0))
+    own = bundle.manifest.recipe["runtime"]["threads"] or len(os.sched_getaffinity(0))
+    threads = _chosen(settings.threads, own)
+    if threads < 1:
+        raise BundleError(f"threads = {threads}", needed="at least 1", do="raise it or leave it out")
     return CpuEngine.open(path, _bounded(bundle.role(role).facts, settings), num_pages, threads)
+
+
+def _chosen(setting: int | None, otherwise: int) -> int:
+    """0 is a setting, if a wrong one: it must reach the check that refuses it."""
+    return otherwise if setting is None else setting
 
 
 def _bounded(facts: GraphFacts, settings: Settings) -> GraphFacts:
@@ -90,9 +98,9 @@ def _bounded(facts: GraphFacts, settings: Settings) -> GraphFacts:
 
 
 def _limits(runtime: Mapping[str, Any], settings: Settings, defaults: RequestOptions) -> Limits:
-    max_num_batched_tokens = settings.max_num_batched_tokens or runtime["max_num_batched_tokens"]
+    max_num_batched_tokens = _chosen(settings.max_num_batched_tokens, runtime["max_num_batched_tokens"])
     return Limits(
-        max_num_seqs=settings.max_num_seqs or runtime["max_num_seqs"],
+        max_num_seqs=_chosen(settings.max_num_seqs, runtime["max_num_seqs"]),
         max_num_batched_tokens=max_num_batched_tokens,
         max_chunk_tokens=max_num_batched_tokens,
         max_draft_tokens=max(1, defaults.num_draft_tokens),
@@ -101,10 +109,9 @@ def _limits(runtime: Mapping[str, Any], settings: Settings, defaults: RequestOpt
 
 def _default_options(recipe: Mapping[str, Any], settings: Settings) -> RequestOptions:
     speculation = recipe["speculation"]
-    count = settings.num_draft_tokens
     return RequestOptions(
         drafting=settings.drafting or DraftMethod(speculation["method"]),
-        num_draft_tokens=speculation["num_speculative_tokens"] if count is None else count,
+        num_draft_tokens=_chosen(settings.num_draft_tokens, speculation["num_speculative_tokens"]),
         lookup_min=speculation["prompt_lookup_min"],
         lookup_max=speculation["prompt_lookup_max"],
     )
@@ -112,7 +119,7 @@ def _default_options(recipe: Mapping[str, Any], settings: Settings) -> RequestOp
 
 def _num_pages(bundle: Bundle, roles: tuple[str, ...], settings: Settings) -> int:
     """Pages that fit into the cache memory, counting the pools of all roles: they share page ids."""
-    budget = settings.kv_cache_bytes or bundle.manifest.recipe["runtime"]["kv_cache_bytes"]
+    budget = _chosen(settings.kv_cache_bytes, bundle.manifest.recipe["runtime"]["kv_cache_bytes"])
     page_bytes = sum(bundle.role(role).facts.page_bytes for role in roles)
     if budget < page_bytes:
         raise BundleError(

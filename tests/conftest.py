@@ -1,0 +1,38 @@
+"""What tests of several folders share: the --long flag, and bundles that are built once a run."""
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="compare many times as many tokens")
+
+
+@pytest.fixture(scope="session")
+def repetitions(request: pytest.FixtureRequest) -> int:
+    """How often random tests repeat what one CI run does once."""
+    return 20 if request.config.getoption("--long") else 1
+
+
+@pytest.fixture(scope="session")
+def demo_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's bundle: the real model in bf16 with its layer-subset draft."""
+    return build_recipe("smollm2-135m", tmp_path_factory.mktemp("bundles"))
+
+
+@pytest.fixture(scope="session")
+def demo_bundle_int8(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with int8 weights."""
+    return build_recipe("smollm2-135m-int8", tmp_path_factory.mktemp("bundles"))
+
+
+def build_recipe(name: str, folder: Path) -> Path:
+    """Build recipes/NAME.yaml into `folder`."""
+    from paceline.toolchain.build import build_bundle
+    from paceline.toolchain.progress import Silent
+    from paceline.toolchain.recipe import load_recipe
+
+    recipe = Path(__file__).parent.parent / "recipes" / f"{name}.yaml"
+    build_bundle(load_recipe(recipe), folder / name, Silent())
+    return folder / name
