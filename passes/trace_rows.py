@@ -16,23 +16,11 @@ __all__ = ["ELEMENTWISE", "ROW_OPS", "row_inputs"]
 
 RowInputs = tuple[tuple[int, int], ...]  # (place of the input, axis of the rows in it)
 
-ELEMENTWISE = (
-    *("Abs", "Add", "And", "Cast", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Gelu", "Greater"),
-    *(
-        "GreaterOrEqual",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "Max",
-        "Min",
-    ),
-    *("Mish", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin", "Softplus"),
-    *("Sqrt", "Sub", "Swish", "Tanh", "Where"),
-)
+ARITHMETIC = ("Abs", "Add", "Cast", "Clip", "Div", "Identity", "Max", "Min", "Mod", "Mul", "Neg", "Pow", "Sign", "Sub")
+FUNCTIONS = ("Cos", "Erf", "Exp", "Log", "Reciprocal", "Sin", "Sqrt", "Tanh")
+LOGIC = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Where")
+ACTIVATIONS = ("Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Sigmoid", "Softplus", "Swish")
+ELEMENTWISE = (*ARITHMETIC, *FUNCTIONS, *LOGIC, *ACTIVATIONS)
 NORMS = ("LayerNormalization", "LogSoftmax", "LpNormalization", "RMSNormalization", "Softmax")
 REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceL2")
 ROW_OPS = ("LinearBf16", "LinearF32", "LinearInt8", "ResidualNorm", "SwiGLU")  # ours: the last axis is the features
