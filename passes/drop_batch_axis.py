@@ -20,7 +20,7 @@ def drop_batch_axis(model: ir.Model, target: Target) -> int:
     before:  x = Gather(table, Unsqueeze(ids, [0]))     [1, T, H]     ...  Squeeze(MatMul(x, head), [0])
     after:   x = Gather(table, ids)                     [T, H]        ...  MatMul(x, head)
 
-    Kept untouched, as a whole: a graph with an operator on the way that `batch_axis_rules` lacks, or that works on axis 0.
+    Kept untouched, as a whole: a graph with an operator on the way that `batch_axis_rules` lacks or that uses axis 0.
     Source: the operators' pages under https://onnx.ai/onnx/operators/ (axis, axes and perm count from the front).
     """
     del target  # an axis of 1 is of no use anywhere

@@ -18,7 +18,8 @@ __all__ = ["TEMPLATE", "tiny_bundle", "tiny_checkpoint", "tiny_recipe"]
 
 VOCAB_SIZE = 272  # 259 tokens and some padding
 TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{{ '<|im_start|>assistant\n' }}"
 )
 
 

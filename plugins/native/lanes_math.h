@@ -23,9 +23,10 @@ inline Lanes exp(Lanes x) {
   return where_at_least(x, lowest, p * power_of_two(n));
 }
 
+// Exactly 0 below -87: a clamped exponential would leave 6e-39, which a gate of -1e30 makes visible.
 inline Lanes sigmoid(Lanes x) {
   const Lanes one = Lanes::set(1.0f);
-  return one / (one + exp(Lanes::set(0.0f) - x));
+  return where_at_least(x, Lanes::set(-87.0f), one / (one + exp(Lanes::set(0.0f) - x)));
 }
 
 inline Lanes tanh(Lanes x) {
