@@ -100,8 +100,8 @@ def _choose(graph: ir.Graph, value: ir.Value, axis: int, rows: ir.Value, plan: P
     gather = ir.node("Gather", [value, rows], {"axis": axis}, outputs=[chosen])
     users = [(node, place) for node, place in value.uses() if node in plan.nodes]
     if users:
-        first = next(node for node in graph if node in plan.nodes)
-        graph.insert_before(first, gather)
+        readers = {node for node, _ in users}
+        graph.insert_before(next(node for node in graph if node in readers), gather)
         for node, place in users:
             node.replace_input_with(place, chosen)
         return

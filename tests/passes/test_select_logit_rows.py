@@ -90,3 +90,26 @@ def test_rows_under_a_broadcast_are_chosen_once() -> None:
     assert listing(model) == (
         "x/chosen = Gather(x, logit_rows, axis=0)\na = Add(x/chosen, flat)\nlogits = Mul(a, wide)"
     )
+
+
+def test_what_runs_beside_attention_may_come_before_it() -> None:
+    """The old bug: with a parallel MLP (Cohere, GPT-NeoX) every Gather stood before the first node to be sliced.
+
+    Attention, here the operator that is not sliced, came after that node, so its Gather read what nothing had made.
+    """
+    text = """(float[T,4] x, int64 axis) => (float[T,7] logits) {
+        mlp = Relu(x)
+        attention = CumSum(x, axis)
+        both = Add(attention, mlp)
+        logits = MatMul(both, head)
+    }"""
+    model = graph(text, **weights(head=[4, 7]))
+    run_passes(model, EXACT, (select_logit_rows,))
+    assert listing(model) == (
+        "x/chosen = Gather(x, logit_rows, axis=0)\nmlp = Relu(x/chosen)\n"
+        "attention = CumSum(x, axis)\nattention/chosen = Gather(attention, logit_rows, axis=0)\n"
+        "both = Add(attention/chosen, mlp)\nlogits = MatMul(both, head)"
+    )
+    inputs = {**weights(x=[5, 4]), "axis": np.array(0), "logit_rows": np.array([3, 1])}
+    everything = run_graph(graph(text, **weights(head=[4, 7])), inputs)["logits"]
+    np.testing.assert_allclose(run_graph(model, inputs)["logits"], everything[[3, 1]], rtol=1e-6)
