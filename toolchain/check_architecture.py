@@ -73,8 +73,10 @@ def _windows(config: PretrainedConfig) -> Mapping[int, int]:
 def check_rows_apart(graph: ir.Graph) -> None:
     """Follow the rows back from the logits: only attention may mix them, since only attention knows the requests.
 
-    Raises: ArchitectureError naming the first operator that mixes rows, or is not known not to.
+    Raises: ArchitectureError naming the first operator that mixes rows, is not known not to, or reads what was made of
+    all rows (LongRoPE takes its frequencies after the longest sequence of the step).
     """
+    made_of_rows = _made_of_rows(graph)
     axes: dict[ir.Value, int] = {graph.outputs[0]: 0}
     for node in reversed(graph):
         found = {axes[output] for output in node.outputs if output in axes}
@@ -82,9 +84,12 @@ def check_rows_apart(graph: ir.Graph) -> None:
             continue
         is_attention = (node.domain, node.op_type) == ATTENTION
         inputs = QKV if is_attention else row_inputs(node, min(found))
-        if len(found) > 1 or inputs is None:
+        places = {place for place, _ in inputs or ()}
+        shared = [value for place, value in enumerate(node.inputs) if place not in places and value in made_of_rows]
+        if len(found) > 1 or inputs is None or shared:
+            reads = f", which reads {shared[0].name}" if inputs is not None and shared and shared[0] else ""
             raise ArchitectureError(
-                f"{node.op_type} {node.outputs[0].name} {node.outputs[0].shape} may mix the rows of different requests",
+                f"{node.op_type} {node.outputs[0].name}{reads} may mix the rows of different requests",
                 needed="a model in which only attention looks at other tokens",
                 do="choose another model; if this operator does keep rows apart, add it to passes/trace_rows.py",
             )
@@ -94,3 +99,12 @@ def check_rows_apart(graph: ir.Graph) -> None:
             axes.setdefault(value, axis)
     if graph.inputs[0] not in axes:
         raise AssertionError(f"the logits do not depend on {graph.inputs[0].name}")
+
+
+def _made_of_rows(graph: ir.Graph) -> set[ir.Value | None]:
+    """Values that depend on what the rows hold; how many rows there are is no secret."""
+    found: set[ir.Value | None] = set(graph.inputs)
+    for node in graph:
+        if node.op_type not in ("Shape", "Size") and not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found

@@ -74,6 +74,7 @@ def test_rows_meet_in_attention_only() -> None:
         "shifted = Conv(last, kernel)  logits = Squeeze(shifted, zero)",
         "summed = CumSum(last, axis)  logits = Squeeze(summed, zero)",
         "mean = ReduceMean<keepdims = 1>(last, axis)  both = Sub(last, mean)  logits = Squeeze(both, zero)",
+        "most = ReduceMax<keepdims = 0>(last)  both = Mul(last, most)  logits = Squeeze(both, zero)",
         "t = Transpose<perm = [0, 2, 1]>(last)  s = MatMul(last, t)  o = MatMul(s, last)  logits = Squeeze(o, zero)",
     ],
 )

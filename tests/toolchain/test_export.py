@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tiny_models import FAMILIES, SIZES, RandomCheckpoint
-from transformers import BloomConfig, GPT2Config, MambaConfig, MixtralConfig, PretrainedConfig, T5Config
+from transformers import BloomConfig, GPT2Config, MambaConfig, MixtralConfig, Phi3Config, PretrainedConfig, T5Config
 
 from paceline.passes.target import Target
 from paceline.plugins import contract
@@ -43,6 +43,15 @@ def test_an_unfit_model_is_refused_with_the_root_of_the_reason(config: Pretraine
         export_model(RandomCheckpoint(config))
     assert len(str(caught.value)) < 1000
     assert "do: " in str(caught.value)
+
+
+def test_frequencies_that_follow_the_longest_sequence_are_refused() -> None:
+    """The old bug: LongRoPE exported, and a long request in a step changed the rotation of all the others."""
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 16}
+    factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    config = Phi3Config(**{**SIZES, "hidden_size": 64}, rope_parameters={**rope, **factors})
+    with pytest.raises(ArchitectureError, match="may mix the rows of different requests"):
+        export_model(RandomCheckpoint(config))
 
 
 def test_weights_are_compared_before_the_slow_part(monkeypatch: pytest.MonkeyPatch) -> None:
