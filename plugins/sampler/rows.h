@@ -21,25 +21,59 @@ inline float safely_below(double score) {
   return value - 1e-3f - (value < 0 ? -value : value) * 1e-6f;
 }
 
-Best largest(const float* logits, size_t count) {
+// Loops over 16 lanes or 64 tokens at a time without an early way out: compilers make vectors of these.
+
+inline float largest_logit(const float* logits, size_t count) {
   float lane[16];
-  int nan = 0;
   for (float& value : lane) value = -__builtin_inff();
   size_t i = 0;
   for (; i + 16 <= count; i += 16)
-    for (size_t j = 0; j < 16; ++j) {
-      lane[j] = logits[i + j] > lane[j] ? logits[i + j] : lane[j];
-      nan |= logits[i + j] != logits[i + j];
-    }
+    for (size_t j = 0; j < 16; ++j) lane[j] = logits[i + j] > lane[j] ? logits[i + j] : lane[j];
   float found = -__builtin_inff();
   for (float value : lane) found = value > found ? value : found;
-  for (; i < count; ++i) {
-    found = logits[i] > found ? logits[i] : found;
-    nan |= logits[i] != logits[i];
+  for (; i < count; ++i) found = logits[i] > found ? logits[i] : found;
+  return found;
+}
+
+inline bool has_nan(const float* logits, size_t count) {
+  int32_t found = 0;
+  for (size_t i = 0; i < count; ++i) {
+    int32_t bits;
+    std::memcpy(&bits, logits + i, sizeof bits);
+    found |= (bits & 0x7fffffff) > 0x7f800000;
   }
-  size_t token = 0;
-  while (token + 1 < count && logits[token] != found) ++token;
-  return {found, static_cast<int32_t>(token), nan != 0};
+  return found != 0;
+}
+
+inline size_t first_equal(const float* logits, size_t count, float value) {
+  for (size_t begin = 0; begin < count; begin += 64) {
+    const size_t here = count - begin < 64 ? count - begin : 64;
+    int any = 0;
+    for (size_t i = 0; i < here; ++i) any |= logits[begin + i] == value;
+    if (!any) continue;
+    size_t i = begin;
+    while (logits[i] != value) ++i;
+    return i;
+  }
+  return 0;
+}
+
+Best largest(const float* logits, size_t count) {
+  const float found = largest_logit(logits, count);
+  return {found, static_cast<int32_t>(first_equal(logits, count, found)), has_nan(logits, count)};
+}
+
+size_t at_least(const float* logits, size_t count, float temperature, float lowest, int32_t* tokens) {
+  size_t found = 0;
+  for (size_t begin = 0; begin < count; begin += 64) {
+    const size_t here = count - begin < 64 ? count - begin : 64;
+    int any = 0;
+    for (size_t i = 0; i < here; ++i) any |= logits[begin + i] / temperature >= lowest;
+    if (!any) continue;
+    for (size_t i = begin; i < begin + here; ++i)
+      if (logits[i] / temperature >= lowest) tokens[found++] = static_cast<int32_t>(i);
+  }
+  return found;
 }
 
 // Never below the exact noise of `word`.

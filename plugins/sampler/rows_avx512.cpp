@@ -17,7 +17,7 @@
 
 namespace paceline::sampler {
 
-const Rows kAvx512Rows = {largest, noisy_largest, sum_of_exponentials};
+const Rows kAvx512Rows = {largest, noisy_largest, at_least, sum_of_exponentials};
 
 }  // namespace paceline::sampler
 

@@ -10,6 +10,6 @@
 
 namespace paceline::sampler {
 
-const Rows kPortableRows = {largest, noisy_largest, sum_of_exponentials};
+const Rows kPortableRows = {largest, noisy_largest, at_least, sum_of_exponentials};
 
 }  // namespace paceline::sampler

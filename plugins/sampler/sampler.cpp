@@ -112,18 +112,20 @@ bool comes_before(const Candidate& a, const Candidate& b) {
   return a.scaled != b.scaled ? a.scaled > b.scaled : a.token < b.token;
 }
 
-std::vector<Candidate> candidates_from(const float* logits, size_t vocab, float temperature, float lowest) {
-  std::vector<Candidate> found;
-  for (size_t i = 0; i < vocab; ++i) {
-    const float scaled = logits[i] / temperature;
-    if (scaled >= lowest) found.push_back({scaled, static_cast<int32_t>(i)});
-  }
+std::vector<Candidate> candidates_from(const Rows& rows, const float* logits, size_t vocab, float temperature,
+                                       float lowest) {
+  static thread_local std::vector<int32_t> tokens;
+  if (tokens.size() < vocab) tokens.resize(vocab);
+  const size_t count = rows.at_least(logits, vocab, temperature, lowest, tokens.data());
+  std::vector<Candidate> found(count);
+  for (size_t i = 0; i < count; ++i) found[i] = {logits[static_cast<size_t>(tokens[i])] / temperature, tokens[i]};
   return found;
 }
 
 // The best `top_k`, sorted; all that are at least `lowest` when top_k is off.
-std::vector<Candidate> best_candidates(const Chain& chain, const float* logits, size_t vocab, float lowest) {
-  std::vector<Candidate> found = candidates_from(logits, vocab, chain.temperature, lowest);
+std::vector<Candidate> best_candidates(const Chain& chain, const Rows& rows, const float* logits, size_t vocab,
+                                       float lowest) {
+  std::vector<Candidate> found = candidates_from(rows, logits, vocab, chain.temperature, lowest);
   const auto k = static_cast<size_t>(chain.top_k);
   if (chain.top_k > 0 && k < found.size()) {
     std::nth_element(found.begin(), found.begin() + static_cast<ptrdiff_t>(k) - 1, found.end(), comes_before);
@@ -131,6 +133,16 @@ std::vector<Candidate> best_candidates(const Chain& chain, const float* logits, 
   }
   std::sort(found.begin(), found.end(), comes_before);
   return found;
+}
+
+// The best `top_k`, looked for among the few near the top first.
+std::vector<Candidate> top_k_candidates(const Chain& chain, const Rows& rows, const float* logits, size_t vocab,
+                                        float shift) {
+  for (const float depth : {4.0f, 8.0f, 16.0f}) {
+    std::vector<Candidate> best = best_candidates(chain, rows, logits, vocab, shift - depth);
+    if (best.size() == static_cast<size_t>(chain.top_k)) return best;
+  }
+  return best_candidates(chain, rows, logits, vocab, -__builtin_inff());
 }
 
 // How many of the sorted candidates top-p keeps: the fewest whose share of `total` reaches top_p; 0 if they do not.
@@ -155,13 +167,13 @@ std::vector<Candidate> kept_candidates(const Chain& chain, const Rows& rows, con
                                        float largest) {
   const float shift = largest / chain.temperature;
   if (chain.top_k > 0) {
-    std::vector<Candidate> best = best_candidates(chain, logits, vocab, -__builtin_inff());
+    std::vector<Candidate> best = top_k_candidates(chain, rows, logits, vocab, shift);
     if (chain.top_p < 1) best.resize(std::max<size_t>(1, nucleus(best, chain.top_p, shift, total_of(best, shift))));
     return best;
   }
   const double total = rows.sum_of_exponentials(logits, vocab, chain.temperature, shift);
   for (const float depth : {4.0f, 8.0f, 16.0f, __builtin_inff()}) {
-    std::vector<Candidate> best = best_candidates(chain, logits, vocab, shift - depth);
+    std::vector<Candidate> best = best_candidates(chain, rows, logits, vocab, shift - depth);
     const size_t kept = nucleus(best, chain.top_p, shift, total);
     if (kept == 0 && depth < __builtin_inff()) continue;
     if (kept > 0) best.resize(kept);

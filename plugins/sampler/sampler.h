@@ -24,6 +24,8 @@ struct Rows {
   Best (*largest)(const float* logits, size_t count);
   // argmax of logits[i] / temperature + gumbel(key, i) over i with logits[i] / temperature >= lowest.
   int32_t (*noisy_largest)(const float* logits, size_t count, float temperature, float lowest, NoiseKey key);
+  // Tokens i with logits[i] / temperature >= lowest, in order, into `tokens`; returns how many.
+  size_t (*at_least)(const float* logits, size_t count, float temperature, float lowest, int32_t* tokens);
   // Sum of e^(logits[i] / temperature - shift), in double.
   double (*sum_of_exponentials)(const float* logits, size_t count, float temperature, float shift);
 };
