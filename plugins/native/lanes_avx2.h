@@ -24,6 +24,19 @@ struct Lanes {
     _mm256_storeu_ps(to, low);
     _mm256_storeu_ps(to + 8, high);
   }
+  static __m128i narrowed(__m256 value) {
+    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i nearest = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i is_no_number = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    const __m256i halves = _mm256_srli_epi32(_mm256_blendv_epi8(nearest, quiet, is_no_number), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+  }
+  void store(uint16_t* bf16) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bf16), narrowed(low));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bf16 + 8), narrowed(high));
+  }
   Lanes keep(int first, int last, float otherwise) const {
     float lane[16];
     store(lane);
@@ -63,6 +76,7 @@ inline __m256 power_of_two(__m256 n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
 }
 inline Lanes power_of_two(Lanes n) { return {power_of_two(n.low), power_of_two(n.high)}; }
+inline Lanes scale_by_power(Lanes x, Lanes n) { return x * power_of_two(n); }
 inline Lanes where_at_least(Lanes x, Lanes bound, Lanes value) {
   return {_mm256_and_ps(_mm256_cmp_ps(x.low, bound.low, _CMP_GE_OQ), value.low),
           _mm256_and_ps(_mm256_cmp_ps(x.high, bound.high, _CMP_GE_OQ), value.high)};

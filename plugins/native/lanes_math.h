@@ -1,4 +1,4 @@
-// exp, sigmoid and tanh over Lanes; include after one of the lanes_*.h files.
+// exp, exp2, sigmoid and tanh over Lanes; include after one of the lanes_*.h files.
 
 #pragma once
 
@@ -20,7 +20,23 @@ inline Lanes exp(Lanes x) {
   p = fma(p, r, Lanes::set(1.6666665459e-1f));
   p = fma(p, r, Lanes::set(5.0000001201e-1f));
   p = fma(p, r * r, r + Lanes::set(1.0f));
-  return where_at_least(x, lowest, p * power_of_two(n));
+  return where_at_least(x, lowest, scale_by_power(p, n));
+}
+
+// 2^x to about 1 unit in the last place for x in [-126, 127], a power of two for whole x; below that exactly 0, above
+// that clamped. Polynomial: Cephes exp2f (S. L. Moshier).
+inline Lanes exp2(Lanes x) {
+  const Lanes lowest = Lanes::set(-126.0f);
+  const Lanes clamped = min(max(x, lowest), Lanes::set(127.0f));
+  const Lanes n = round(clamped), r = clamped - n;
+  Lanes p = Lanes::set(1.535336188e-4f);
+  p = fma(p, r, Lanes::set(1.339887440e-3f));
+  p = fma(p, r, Lanes::set(9.618437357e-3f));
+  p = fma(p, r, Lanes::set(5.550332471e-2f));
+  p = fma(p, r, Lanes::set(2.402264791e-1f));
+  p = fma(p, r, Lanes::set(6.931472028e-1f));
+  p = fma(p, r, Lanes::set(1.0f));
+  return where_at_least(x, lowest, scale_by_power(p, n));
 }
 
 // Exactly 0 below -87: a clamped exponential would leave 6e-39, which a gate of -1e30 makes visible.

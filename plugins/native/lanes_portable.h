@@ -36,6 +36,15 @@ struct Lanes {
     return out;
   }
   void store(float* to) const { std::memcpy(to, lane, sizeof lane); }
+  // Rounded to nearest, ties to even; what is no number stays none.
+  void store(uint16_t* bf16) const {
+    for (size_t i = 0; i < 16; ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, &lane[i], sizeof bits);
+      const bool is_number = (bits & 0x7fffffffu) <= 0x7f800000u;
+      bf16[i] = static_cast<uint16_t>((is_number ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000) >> 16);
+    }
+  }
   // Lanes outside [first, last) become `otherwise`.
   Lanes keep(int first, int last, float otherwise) const {
     Lanes out;
@@ -90,6 +99,8 @@ inline Lanes power_of_two(Lanes n) {
     return value;
   });
 }
+// x * 2^n for whole n in [-126, 127].
+inline Lanes scale_by_power(Lanes x, Lanes n) { return x * power_of_two(n); }
 // value where x >= bound, else 0.
 inline Lanes where_at_least(Lanes x, Lanes bound, Lanes value) {
   return each([&](size_t i) { return x.lane[i] >= bound.lane[i] ? value.lane[i] : 0.0f; });

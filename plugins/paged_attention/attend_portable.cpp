@@ -1,15 +1,26 @@
 // Attention in plain C++.
 
+#include <algorithm>
+#include <cmath>
+
 #include "attention.h"
-//
+
 #include "../native/lanes_portable.h"
 //
 #include "../native/lanes_math.h"
-//
+
+namespace paceline::attention {
+namespace {
+
+constexpr size_t kTileQueries = 4, kTilePages = 1, kTileColumns = 1;
+
+}  // namespace
+}  // namespace paceline::attention
+
 #include "attend.h"
 
 namespace paceline::attention {
 
-const Attend kPortableAttend = attend;
+const Kernels kPortableKernels{prepare, attend_segment, merge, finish};
 
 }  // namespace paceline::attention

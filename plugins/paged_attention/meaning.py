@@ -5,20 +5,20 @@ There is one function per combination (ONNX overloads): a body cannot ask whethe
 no aim here; the kernel is for that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from .schema import ATTENTION, ATTRIBUTES, PAGE_SIZE_ATTRIBUTE, PAGED_ATTENTION
+from .attend_text import mix, mix_in_cache_type, score
+from .rotate_text import rotations
+from .schema import ATTENTION, ATTRIBUTES, PAGE_SIZE_ATTRIBUTE, PAGED_ATTENTION, Attributes
 
 __all__ = ["attention_text", "paged_attention_text"]
-
-Attributes = Mapping[str, float]
 
 
 def attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
     """The function `Attention` for these attributes and these (present) inputs, as ONNX text."""
     body = [
         *_split_heads(attributes),
-        *_rotations(attributes, inputs),
+        *rotations(attributes, inputs),
         "t0 = Shape <start = 0, end = 1> (q_heads)",
         "t = Squeeze (t0)",
         "first = Constant <value_int = 0> ()",
@@ -28,7 +28,8 @@ def attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
         "zero_axis = Constant <value_ints = [0]> ()",
         "keys_of_row = Unsqueeze (k_turned, zero_axis)",  # [1, T, kv_heads, head_dim]: every row sees the same keys
         "values_of_row = Unsqueeze (v_heads, zero_axis)",
-        *_attend(attributes, inputs),
+        *score("q_turned", attributes),
+        *mix(attributes, inputs),
     ]
     return _function(ATTENTION, inputs, ["out"], ATTRIBUTES, body)
 
@@ -37,11 +38,13 @@ def paged_attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
     """The function `PagedAttention` for these attributes and these (present) inputs, as ONNX text."""
     body = [
         *_split_heads(attributes),
-        *_rotations(attributes, inputs),
+        *rotations(attributes, inputs),
         *_locate_rows(),
+        *_round_queries(),
         *_write_pages(attributes),
         *_gather_pages(attributes),
-        *_attend(attributes, inputs),
+        *score("q_rounded", attributes),
+        *mix_in_cache_type(attributes, inputs),
     ]
     return _function(PAGED_ATTENTION, inputs, ["out", "kv_pages_out"], [*ATTRIBUTES, PAGE_SIZE_ATTRIBUTE], body)
 
@@ -63,57 +66,6 @@ def _split_heads(a: Attributes) -> list[str]:
         "q_heads = Reshape (q, q_shape)",
         "k_heads = Reshape (k, kv_shape)",
         "v_heads = Reshape (v, kv_shape)",
-    ]
-
-
-def _rotations(a: Attributes, inputs: Sequence[str]) -> list[str]:
-    """q_turned and k_turned: a, b -> a cos - b sin, b cos + a sin on the first rotary_dim elements of each head."""
-    rotary_dim = int(a.get("rotary_dim", 0))
-    if "cos_sin" not in inputs or rotary_dim == 0:
-        return ["q_turned = Identity (q_heads)", "k_turned = Identity (k_heads)"]
-    return [
-        f"table_shape = Constant <value_ints = [-1, 1, {rotary_dim}]> ()",
-        "table = Reshape (cos_sin, table_shape)",
-        "cosine, sine = Split <axis = -1, num_outputs = 2> (table)",
-        f"turning_end = Constant <value_ints = [{rotary_dim}]> ()",
-        f"head_end = Constant <value_ints = [{int(a['head_dim'])}]> ()",
-        "zero_index = Constant <value_ints = [0]> ()",
-        "one_index = Constant <value_ints = [1]> ()",
-        "two_index = Constant <value_ints = [2]> ()",
-        "last_axis = Constant <value_ints = [-1]> ()",
-        *_rotation("q", a),
-        *_rotation("k", a),
-    ]
-
-
-def _rotation(x: str, a: Attributes) -> list[str]:
-    if int(a.get("interleaved", 0)):
-        split = [
-            f"{x}_a = Slice ({x}_part, zero_index, turning_end, last_axis, two_index)",
-            f"{x}_b = Slice ({x}_part, one_index, turning_end, last_axis, two_index)",
-        ]
-        join = [
-            f"{x}_a_column = Unsqueeze ({x}_a_turned, last_axis)",
-            f"{x}_b_column = Unsqueeze ({x}_b_turned, last_axis)",
-            f"{x}_pairs = Concat <axis = -1> ({x}_a_column, {x}_b_column)",
-            f"{x}_part_shape = Shape ({x}_part)",
-            f"{x}_part_turned = Reshape ({x}_pairs, {x}_part_shape)",
-        ]
-    else:
-        split = [f"{x}_a, {x}_b = Split <axis = -1, num_outputs = 2> ({x}_part)"]
-        join = [f"{x}_part_turned = Concat <axis = -1> ({x}_a_turned, {x}_b_turned)"]
-    return [
-        f"{x}_part = Slice ({x}_heads, zero_index, turning_end, last_axis)",
-        f"{x}_rest = Slice ({x}_heads, turning_end, head_end, last_axis)",
-        *split,
-        f"{x}_a_cosine = Mul ({x}_a, cosine)",
-        f"{x}_b_sine = Mul ({x}_b, sine)",
-        f"{x}_b_cosine = Mul ({x}_b, cosine)",
-        f"{x}_a_sine = Mul ({x}_a, sine)",
-        f"{x}_a_turned = Sub ({x}_a_cosine, {x}_b_sine)",
-        f"{x}_b_turned = Add ({x}_b_cosine, {x}_a_sine)",
-        *join,
-        f"{x}_turned = Concat <axis = -1> ({x}_part_turned, {x}_rest)",
     ]
 
 
@@ -141,6 +93,11 @@ def _locate_rows() -> list[str]:
         "position = Sub (context, rows_left)",
         "tables = Gather (all_tables, request)",
     ]
+
+
+def _round_queries() -> list[str]:
+    """q_rounded: to the cache's dtype, as the keys are."""
+    return ["q_in_cache_type = CastLike (q_turned, kv_pages)", "q_rounded = Cast <to = 1> (q_in_cache_type)"]
 
 
 def _write_pages(a: Attributes) -> list[str]:
@@ -191,77 +148,4 @@ def _gather_pages(a: Attributes) -> list[str]:
         "length0 = Shape <start = 1, end = 2> (keys_of_row)",
         "length = Squeeze (length0)",
         "key_position = Range (first, length, by_one)",
-    ]
-
-
-def _attend(a: Attributes, inputs: Sequence[str]) -> list[str]:
-    """out, from q_turned [T, heads, head_dim], keys_of_row, values_of_row, position [T] and key_position."""
-    heads, kv_heads, dim = int(a["heads"]), int(a["kv_heads"]), int(a["head_dim"])
-    return [
-        f"group_shape = Constant <value_ints = [0, {kv_heads}, {heads // kv_heads}, {dim}]> ()",
-        "q_groups = Reshape (q_turned, group_shape)",  # [T, kv_heads, group, head_dim]
-        "keys_by_head = Transpose <perm = [0, 2, 3, 1]> (keys_of_row)",
-        "values_by_row = Transpose <perm = [0, 2, 1, 3]> (values_of_row)",
-        "products = MatMul (q_groups, keys_by_head)",  # [T, kv_heads, group, keys]
-        f"scale = Constant <value_float = {float(a['scale'])!r}> ()",
-        "scaled = Mul (products, scale)",
-        *_softcap(float(a.get("softcap", 0.0))),
-        *_visibility(int(a.get("window", 0))),
-        "minus_infinity = Constant <value_float = -3.4028234e38> ()",
-        "scores = Where (visible, capped, minus_infinity)",
-        *_softmax(a, inputs),
-        "mixed = MatMul (weights, values_by_row)",
-        "out_shape = Shape (q)",
-        "out = Reshape (mixed, out_shape)",
-    ]
-
-
-def _softcap(softcap: float) -> list[str]:
-    if softcap == 0:
-        return ["capped = Identity (scaled)"]
-    return [
-        f"cap = Constant <value_float = {softcap!r}> ()",
-        "in_caps = Div (scaled, cap)",
-        "bent = Tanh (in_caps)",
-        "capped = Mul (bent, cap)",
-    ]
-
-
-def _visibility(window: int) -> list[str]:
-    """visible [T, 1, 1, keys]: keys at or before the row's position, and inside its window."""
-    causal = [
-        "column = Constant <value_ints = [1]> ()",
-        "position_column = Unsqueeze (position, column)",
-        "is_past = LessOrEqual (key_position, position_column)",
-    ]
-    if window:
-        causal += [
-            f"window = Constant <value_int = {window}> ()",
-            "oldest = Sub (position_column, window)",
-            "is_near = Greater (key_position, oldest)",
-            "is_visible = And (is_past, is_near)",
-        ]
-    else:
-        causal += ["is_visible = Identity (is_past)"]
-    return [*causal, "head_axes = Constant <value_ints = [1, 2]> ()", "visible = Unsqueeze (is_visible, head_axes)"]
-
-
-def _softmax(a: Attributes, inputs: Sequence[str]) -> list[str]:
-    """weights like scores; a sink is one more score per head that takes weight and gives nothing."""
-    if "sinks" not in inputs:
-        return ["weights = Softmax <axis = -1> (scores)"]
-    heads, kv_heads = int(a["heads"]), int(a["kv_heads"])
-    return [
-        f"sink_shape = Constant <value_ints = [1, {kv_heads}, {heads // kv_heads}, 1]> ()",
-        "sink_of_head = Reshape (sinks, sink_shape)",
-        "scores_shape = Shape <start = 0, end = 3> (scores)",
-        "last_size = Constant <value_ints = [1]> ()",
-        "sink_column_shape = Concat <axis = 0> (scores_shape, last_size)",
-        "sink_column = Expand (sink_of_head, sink_column_shape)",
-        "with_sink = Concat <axis = -1> (scores, sink_column)",
-        "all_weights = Softmax <axis = -1> (with_sink)",
-        "from_start = Constant <value_ints = [0]> ()",
-        "to_sink = Constant <value_ints = [-1]> ()",
-        "along_keys = Constant <value_ints = [-1]> ()",
-        "weights = Slice (all_weights, from_start, to_sink, along_keys)",
     ]

@@ -5,150 +5,117 @@
 //     page_table    [B, max_pages], query_start [B+1], context_len [B], int32
 //     cos_sin       [T, rotary_dim] float, sinks [heads] float, both optional
 //
-// A (request, kv head) owns its part of the pages: one task rotates and writes it, and attends to it at once when the
-// request has few rows. Requests with many rows (prefill) are attended to in a second round, in chunks of rows, so that
-// all threads have work. Other requests' pages are only read where they are shared, and those are not written.
+// How the work is cut is plan.h; here is who runs which cut, and the op around it.
 
-#include <algorithm>
 #include <cstring>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include "../native/cpu.h"
 #include "../native/custom_op.h"
 #include "attention.h"
+#include "plan.h"
 
 namespace paceline::attention {
 namespace {
 
-constexpr size_t kChunkRows = 32;  // rows of one prefill task
-
-Attend attend_for_this_machine() {
+const Kernels& kernels_for_this_machine() {
 #if defined(__x86_64__)
-  if (isa() >= Isa::kAvx512) return kAvx512Attend;
-  if (isa() == Isa::kAvx2) return kAvx2Attend;
+  if (isa() >= Isa::kAvx512) return kAvx512Kernels;
+  if (isa() == Isa::kAvx2) return kAvx2Kernels;
 #endif
-  return kPortableAttend;
+  return kPortableKernels;
 }
 
-uint16_t bf16_from_float(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+Work work_of(const Call& call, const Task& task) {
+  return {call.q, call.k, call.v, call.cos_sin, call.query, call.out, call.pool,
+          call.page_table + task.request * call.max_pages, call.sinks, call.num_pages, task.kv_head,
+          task.first_row, task.last_row, call.position(task.request, task.first_row)};
 }
 
-void put(float* to, float value) { *to = value; }
-void put(uint16_t* to, float value) { *to = bf16_from_float(value); }
-
-// One head's vector; the first rotary_dim elements turn, the rest are copied. cos_sin is one row: cosines, then sines.
-void rotate(const Shape& shape, const float* from, const float* cos_sin, float* to) {
-  if (cos_sin == nullptr || shape.rotary_dim == 0) {
-    std::memcpy(to, from, shape.head_dim * sizeof(float));
-    return;
-  }
-  const size_t half = shape.rotary_dim / 2;
-  const float *cosine = cos_sin, *sine = cos_sin + half;
-  const size_t step = shape.interleaved ? 2 : 1, other = shape.interleaved ? 1 : half;
-  for (size_t i = 0; i < half; ++i) {
-    const float a = from[i * step], b = from[i * step + other];
-    to[i * step] = a * cosine[i] - b * sine[i];
-    to[i * step + other] = b * cosine[i] + a * sine[i];
-  }
-  std::copy(from + shape.rotary_dim, from + shape.head_dim, to + shape.rotary_dim);
+// Memory of the running thread; holds at least `floats` until its next call.
+float* scratch(size_t floats) {
+  static thread_local std::vector<float> memory;
+  if (memory.size() < floats) memory.resize(floats);
+  return memory.data();
 }
 
-// One call's tensors.
-struct Call {
-  const Shape& shape;
-  const float *q, *k, *v, *cos_sin, *sinks;
-  void* pool;
-  const int32_t *page_table, *query_start, *context_len;
-  size_t rows, requests, max_pages, num_pages;
-  float* rotated;  // [T, heads * head_dim]
-  float* out;
+size_t partial_floats(const Call& call, const Task& task) {
+  return Partial::floats(work_of(call, task).vectors(call.shape), call.shape.head_dim);
+}
 
-  size_t begin(size_t request) const { return static_cast<size_t>(query_start[request]); }
-  size_t end(size_t request) const { return static_cast<size_t>(query_start[request + 1]); }
-  int first_position(size_t request) const {
-    return context_len[request] - static_cast<int>(end(request) - begin(request));
+Partial partial_in(const Call& call, const Task& task, float* memory) {
+  return Partial::in(memory, work_of(call, task).vectors(call.shape), call.shape.head_dim);
+}
+
+// Attends to all segments of the task, one after the other.
+void attend(const Call& call, const Task& task) {
+  const Work work = work_of(call, task);
+  const size_t floats = partial_floats(call, task);
+  float* memory = scratch(2 * floats);
+  const Partial sum = partial_in(call, task, memory), next = partial_in(call, task, memory + floats);
+  call.kernels.attend_segment(call.shape, work, task.first_segment, sum);
+  for (size_t segment = task.first_segment + 1; segment < task.last_segment; ++segment) {
+    call.kernels.attend_segment(call.shape, work, segment, next);
+    call.kernels.merge(call.shape, work, next, sum);
   }
-  const float* cos_sin_row(size_t row) const { return cos_sin == nullptr ? nullptr : cos_sin + row * shape.rotary_dim; }
+  call.kernels.finish(call.shape, work, sum);
+}
+
+// Partial softmaxes of deep tasks, one a segment, from the parts' threads to those that merge them.
+class DeepMemory {
+ public:
+  DeepMemory(const Call& call, const std::vector<Task>& deep) : call_(call) {
+    size_t floats = 0;
+    for (const Task& task : deep) {
+      first_.push_back(floats);
+      floats += partial_floats(call, task) * task.segments();
+    }
+    memory_.resize(floats);
+  }
+  Partial at(size_t index, const Task& task, size_t segment) {
+    const size_t offset = first_[index] + (segment - task.first_segment) * partial_floats(call_, task);
+    return partial_in(call_, task, memory_.data() + offset);
+  }
+
+ private:
+  const Call& call_;
+  std::vector<size_t> first_;
+  std::vector<float> memory_;
 };
 
-template <typename Element>
-void write_row(const Call& call, size_t request, size_t kv_head, size_t row) {
-  const Shape& shape = call.shape;
-  const auto position = static_cast<size_t>(call.first_position(request)) + row - call.begin(request);
-  const auto page = static_cast<size_t>(call.page_table[request * call.max_pages + position / kPageTokens]);
-  const size_t slot = position % kPageTokens, head_elements = kPageTokens * shape.head_dim;
-  Element* keys = static_cast<Element*>(call.pool) + (page * shape.kv_heads + kv_head) * head_elements;
-  Element* values = keys + call.num_pages * shape.kv_heads * head_elements + slot * shape.head_dim;
-  const size_t offset = (row * shape.kv_heads + kv_head) * shape.head_dim;
-  float key[512];
-  rotate(shape, call.k + offset, call.cos_sin_row(row), key);
-  for (size_t d = 0; d < shape.head_dim; ++d) put(keys + d * kPageTokens + slot, key[d]);
-  for (size_t d = 0; d < shape.head_dim; ++d) put(values + d, call.v[offset + d]);
+void attend_part(const Call& call, const Task& task, const Part& part, DeepMemory& memory) {
+  for (size_t segment = part.first; segment < part.last; ++segment)
+    call.kernels.attend_segment(call.shape, work_of(call, task), segment, memory.at(part.task, task, segment));
 }
 
-// New keys and values of one kv head into the pages, its query heads into `rotated`.
-void prepare(const Call& call, size_t request, size_t kv_head) {
-  const Shape& shape = call.shape;
-  const size_t group = shape.heads / shape.kv_heads;
-  for (size_t row = call.begin(request); row < call.end(request); ++row) {
-    if (shape.pool_type == PoolType::kFloat)
-      write_row<float>(call, request, kv_head, row);
-    else
-      write_row<uint16_t>(call, request, kv_head, row);
-    for (size_t g = 0; g < group; ++g) {
-      const size_t offset = (row * shape.heads + kv_head * group + g) * shape.head_dim;
-      rotate(shape, call.q + offset, call.cos_sin_row(row), call.rotated + offset);
-    }
-  }
+// In the order in which `attend` merges.
+void merge_parts(const Call& call, const Task& task, size_t index, DeepMemory& memory) {
+  const Work work = work_of(call, task);
+  const Partial sum = memory.at(index, task, task.first_segment);
+  for (size_t segment = task.first_segment + 1; segment < task.last_segment; ++segment)
+    call.kernels.merge(call.shape, work, memory.at(index, task, segment), sum);
+  call.kernels.finish(call.shape, work, sum);
 }
 
-void attend_chunk(const Call& call, size_t request, size_t kv_head, size_t first_row, size_t last_row) {
-  static thread_local std::vector<float> scratch;
-  const auto context = static_cast<size_t>(call.context_len[request]);
-  const size_t needed = kTileQueries * ((context + kPageTokens - 1) / kPageTokens * kPageTokens);
-  if (scratch.size() < needed) scratch.resize(needed);
-  const Work work{call.rotated, call.out, call.pool, call.page_table + request * call.max_pages, call.sinks,
-                  call.num_pages, kv_head, call.begin(request), first_row, last_row, call.first_position(request)};
-  attend_for_this_machine()(call.shape, work, scratch.data());
-}
-
-bool has_many_rows(const Call& call, size_t request) { return call.end(request) - call.begin(request) > kChunkRows; }
-
-struct Chunk {
-  size_t request, kv_head, first_row, last_row;
-};
-
-std::vector<Chunk> chunks_of_long_requests(const Call& call) {
-  std::vector<Chunk> chunks;
-  for (size_t request = 0; request < call.requests; ++request) {
-    if (!has_many_rows(call, request)) continue;
-    // The last chunk sees the most keys: it goes first, so that threads finish together.
-    for (size_t end = call.end(request); end > call.begin(request);) {
-      const size_t first = end - std::min(kChunkRows, end - call.begin(request));
-      for (size_t head = 0; head < call.shape.kv_heads; ++head) chunks.push_back({request, head, first, end});
-      end = first;
-    }
-  }
-  return chunks;
-}
-
+// The three columns of plan.h.
 void compute_all(const Context& context, const Call& call) {
-  const size_t kv_heads = call.shape.kv_heads;
-  context.parallel_for(call.requests * kv_heads, [&](size_t task) {
-    const size_t request = task / kv_heads, kv_head = task % kv_heads;
-    prepare(call, request, kv_head);
-    if (!has_many_rows(call, request)) attend_chunk(call, request, kv_head, call.begin(request), call.end(request));
+  const Plan plan = make_plan(call);
+  const size_t shallow = plan.shallow.size(), deep = plan.deep.size();
+  DeepMemory memory(call, plan.deep);
+  context.parallel_for(shallow + deep + plan.chunks.size(), [&](size_t index) {
+    const Task& task = index < shallow          ? plan.shallow[index]
+                       : index < shallow + deep ? plan.deep[index - shallow]
+                                                : plan.chunks[index - shallow - deep];
+    call.kernels.prepare(call.shape, work_of(call, task));
+    if (index < shallow) attend(call, task);
   });
-  const std::vector<Chunk> chunks = chunks_of_long_requests(call);
-  context.parallel_for(chunks.size(), [&](size_t task) {
-    const Chunk& chunk = chunks[task];
-    attend_chunk(call, chunk.request, chunk.kv_head, chunk.first_row, chunk.last_row);
+  context.parallel_for(plan.chunks.size() + plan.parts.size(), [&](size_t index) {
+    if (index < plan.chunks.size()) return attend(call, plan.chunks[index]);
+    const Part& part = plan.parts[index - plan.chunks.size()];
+    attend_part(call, plan.deep[part.task], part, memory);
   });
+  context.parallel_for(deep, [&](size_t index) { merge_parts(call, plan.deep[index], index, memory); });
 }
 
 void require(bool ok, const char* message) {
@@ -161,7 +128,7 @@ void check_tables(const Call& call) {
           "found: query_start that does not run from 0 to the number of rows");
   for (size_t request = 0; request < call.requests; ++request) {
     require(call.begin(request) <= call.end(request), "found: query_start that falls");
-    require(call.first_position(request) >= 0, "found: context_len smaller than the request's new rows");
+    require(call.position(request, call.begin(request)) >= 0, "found: context_len smaller than the request's new rows");
     const auto pages = (static_cast<size_t>(call.context_len[request]) + kPageTokens - 1) / kPageTokens;
     require(pages <= call.max_pages, "found: context_len beyond the page table");
     for (size_t i = 0; i < pages; ++i) {
@@ -187,7 +154,7 @@ class PagedAttention {
                static_cast<int>(info.integer_or("window", 0)), info.real("scale"), info.real_or("softcap", 0),
                info.integer_or("interleaved", 0) != 0, Type} {
     require(info.integer("page_size") == static_cast<int64_t>(kPageTokens), "found: a page_size other than 16");
-    require(shape_.head_dim % 16 == 0 && shape_.head_dim <= 512,
+    require(shape_.head_dim % 16 == 0 && shape_.head_dim <= kMostHeadDim,
             "found: a head_dim that is not a multiple of 16 up to 512");
     require(shape_.kv_heads > 0 && shape_.heads % shape_.kv_heads == 0, "found: heads not a multiple of kv_heads");
     require(shape_.rotary_dim <= shape_.head_dim && shape_.rotary_dim % 2 == 0, "found: a rotary_dim beyond head_dim");
@@ -200,12 +167,13 @@ class PagedAttention {
     void* pages = context.output_like<char>(1, pool);
     if (pages != pool.data) std::memcpy(pages, pool.data, static_cast<size_t>(pool.count()) * element_bytes());
     if (requests == 0) return;
-    static thread_local std::vector<float> rotated;
-    if (rotated.size() < static_cast<size_t>(q.count())) rotated.resize(static_cast<size_t>(q.count()));
-    const Call call{shape_, q.as<float>(), context.input(1).as<float>(), context.input(2).as<float>(),
-                    context.input(7).as<float>(), context.input(8).as<float>(), pages, table.as<int32_t>(),
-                    context.input(5).as<int32_t>(), context.input(6).as<int32_t>(), static_cast<size_t>(q.rows()), requests,
-                    static_cast<size_t>(table.last()), static_cast<size_t>(pool.dims[1]), rotated.data(), out};
+    static thread_local std::vector<float> query;
+    if (query.size() < static_cast<size_t>(q.count())) query.resize(static_cast<size_t>(q.count()));
+    const Call call{shape_, kernels_for_this_machine(), q.as<float>(), context.input(1).as<float>(),
+                    context.input(2).as<float>(), context.input(7).as<float>(), context.input(8).as<float>(), pages,
+                    table.as<int32_t>(), context.input(5).as<int32_t>(), context.input(6).as<int32_t>(),
+                    static_cast<size_t>(q.rows()), requests, static_cast<size_t>(table.last()),
+                    static_cast<size_t>(pool.dims[1]), query.data(), out};
     check_tables(call);
     compute_all(context, call);
   }

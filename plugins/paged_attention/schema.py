@@ -5,8 +5,12 @@
 
 q, out float32 [..., T, heads * head_dim]; k, v float32 [..., T, kv_heads * head_dim]; cos_sin float32 [T, rotary_dim],
 cosines then sines; sinks float32 [heads]; the rest as plugins/contract.py says. `Attention` takes its T rows as one
-sequence from position 0; `PagedAttention` as rows of several requests, each behind what its pages already hold.
+sequence from position 0; `PagedAttention` as rows of several requests, each behind what its pages already hold. It
+rounds to the cache's dtype whatever meets the cache: keys and values, rotated queries, and softmax weights before they
+are divided by their sum.
 """
+
+from collections.abc import Mapping
 
 __all__ = [
     "ATTENTION",
@@ -15,7 +19,10 @@ __all__ = [
     "PAGED_ATTENTION",
     "PAGED_ATTENTION_INPUTS",
     "PAGE_SIZE_ATTRIBUTE",
+    "Attributes",
 ]
+
+Attributes = Mapping[str, float]  # of a node: sizes and flags are whole numbers
 
 ATTENTION = "Attention"
 PAGED_ATTENTION = "PagedAttention"

@@ -11,7 +11,13 @@ from paceline.plugins.native.library import isa_name
 
 LEVELS = ("portable", "avx2", "avx512", "amx")
 FOLDER = Path(__file__).parent
-KERNELS = ("test_linear.py", "test_paged_attention.py", "test_residual_norm.py", "test_swiglu.py")
+KERNELS = (
+    "test_linear.py",
+    "test_paged_attention.py",
+    "test_paged_attention_bits.py",
+    "test_residual_norm.py",
+    "test_swiglu.py",
+)
 SAMPLER = FOLDER.parent / "runtime" / "test_sample.py"
 
 

@@ -1,170 +1,13 @@
-"""PagedAttention: the meaning against NumPy, the kernel against the meaning, and a request's bits in any company."""
+"""PagedAttention: the meaning against NumPy, and the kernel against NumPy, for every kind of layer."""
 
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_case import KernelCase, Runner, bits_of
+from attention_case import LAYERS, NUM_PAGES, Layer, case_of, make_step, oracle
+from kernel_case import KernelCase, bits_of
 from tolerances import TOLERANCES
-
-PAGE = 16
-NUM_PAGES = 40
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer's shape; `rotary_dim` None turns whole heads, 0 none."""
-
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 64
-    window: int = 0
-    softcap: float = 0.0
-    rotary_dim: int | None = None
-    interleaved: int = 0
-    has_sinks: bool = False
-    dtype: type = np.float32
-
-    @property
-    def turning(self) -> int:
-        return self.head_dim if self.rotary_dim is None else self.rotary_dim
-
-    def attributes(self) -> dict[str, float]:
-        return {
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "scale": self.head_dim**-0.5,
-            "window": self.window,
-            "softcap": self.softcap,
-            "layer": 0,
-            "rotary_dim": self.turning,
-            "interleaved": self.interleaved,
-            "page_size": PAGE,
-        }
-
-
-LAYERS = {
-    "plain": Layer(),
-    "nine heads on three": Layer(heads=9, kv_heads=3),
-    "eight heads on one": Layer(heads=8, kv_heads=1, head_dim=96),
-    "each its own": Layer(heads=3, kv_heads=3, head_dim=80),
-    "128": Layer(head_dim=128),
-    "256": Layer(heads=2, kv_heads=1, head_dim=256),
-    "16": Layer(head_dim=16),
-    "window": Layer(window=7),
-    "window of a page": Layer(window=16),
-    "softcap": Layer(softcap=5.0),
-    "sinks": Layer(has_sinks=True),
-    "partial rotary": Layer(rotary_dim=32),
-    "interleaved": Layer(interleaved=1),
-    "no rotary": Layer(rotary_dim=0),
-    "all at once": Layer(heads=8, kv_heads=2, window=19, softcap=8.0, rotary_dim=48, interleaved=1, has_sinks=True),
-}
-
-
-@dataclass(frozen=True)
-class Step:
-    """Arrays of one step, and for each request its rows."""
-
-    arrays: dict[str, np.ndarray]
-    rows: tuple[slice, ...]
-
-
-def make_step(layer: Layer, requests: list[tuple[int, int]], seed: int = 0) -> Step:
-    """`requests` are (tokens in the cache already, new tokens)."""
-    rng = np.random.default_rng(seed)
-    total = sum(new for _, new in requests)
-    lengths = [past + new for past, new in requests]
-    pages = iter(rng.permutation(NUM_PAGES))
-    table = np.zeros((len(requests), max(-(-length // PAGE) for length in lengths)), np.int32)
-    for row, length in zip(table, lengths, strict=True):
-        row[: -(-length // PAGE)] = [next(pages) for _ in range(-(-length // PAGE))]
-    starts = np.cumsum([0, *(new for _, new in requests)]).astype(np.int32)
-    arrays = {
-        "q": rng.standard_normal((total, layer.heads * layer.head_dim), np.float32),
-        "k": rng.standard_normal((total, layer.kv_heads * layer.head_dim), np.float32),
-        "v": rng.standard_normal((total, layer.kv_heads * layer.head_dim), np.float32),
-        "kv_pages": rng.standard_normal((2, NUM_PAGES, layer.kv_heads, PAGE * layer.head_dim)).astype(layer.dtype),
-        "page_table": table,
-        "query_start": starts,
-        "context_len": np.array(lengths, np.int32),
-    }
-    if layer.turning:
-        angles = rng.uniform(0, 6, (total, layer.turning // 2))
-        arrays["cos_sin"] = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    if layer.has_sinks:
-        arrays["sinks"] = rng.standard_normal(layer.heads).astype(np.float32)
-    return Step(arrays, tuple(slice(a, b) for a, b in itertools.pairwise(starts)))
-
-
-def part_of(step: Step, request: int, first: int, last: int) -> dict[str, np.ndarray]:
-    """Rows [first, last) of one request as a step of its own."""
-    rows = step.rows[request]
-    arrays = dict(step.arrays)
-    for name in ("q", "k", "v", "cos_sin"):
-        if name in arrays:
-            arrays[name] = arrays[name][rows][first:last]
-    left = (rows.stop - rows.start) - last
-    arrays["page_table"] = arrays["page_table"][request : request + 1]
-    arrays["query_start"] = np.array([0, last - first], np.int32)
-    arrays["context_len"] = arrays["context_len"][request : request + 1] - left
-    return arrays
-
-
-def case_of(layer: Layer) -> KernelCase:
-    return KernelCase("PagedAttention", layer.attributes(), {}, make_step(layer, [(0, 1)]).arrays)
-
-
-def oracle(layer: Layer, step: Step) -> tuple[np.ndarray, np.ndarray]:
-    """Row by row, head by head, in float64."""
-    a = {name: array.astype(np.float64) for name, array in step.arrays.items()}
-    dim, group = layer.head_dim, layer.heads // layer.kv_heads
-    pool = step.arrays["kv_pages"].astype(np.float64)
-    keys = pool[0].reshape(NUM_PAGES, layer.kv_heads, dim, PAGE).transpose(0, 3, 1, 2).copy()
-    values = pool[1].reshape(NUM_PAGES, layer.kv_heads, PAGE, dim).transpose(0, 2, 1, 3).copy()
-    out = np.zeros_like(a["q"])
-    for request, rows in enumerate(step.rows):
-        table, length = step.arrays["page_table"][request], int(a["context_len"][request])
-        places = [(row, length - (rows.stop - row)) for row in range(rows.start, rows.stop)]
-        for row, position in places:
-            page, slot = table[position // PAGE], position % PAGE
-            key = turned(layer, a, "k", row).reshape(-1, dim)
-            keys[page, slot] = key.astype(np.float32).astype(layer.dtype)
-            values[page, slot] = a["v"][row].reshape(-1, dim).astype(np.float32).astype(layer.dtype)
-        all_keys, all_values = (
-            keys[table].reshape(-1, layer.kv_heads, dim),
-            values[table].reshape(-1, layer.kv_heads, dim),
-        )
-        for row, position in places:
-            first = max(0, position - layer.window + 1) if layer.window else 0
-            query = turned(layer, a, "q", row).reshape(-1, dim)
-            for head in range(layer.heads):
-                scores = all_keys[first : position + 1, head // group] @ query[head] * dim**-0.5
-                if layer.softcap:
-                    scores = layer.softcap * np.tanh(scores / layer.softcap)
-                weights = np.exp(scores - scores.max())
-                sink = np.exp(a["sinks"][head] - scores.max()) if layer.has_sinks else 0.0
-                mixed = weights @ all_values[first : position + 1, head // group] / (weights.sum() + sink)
-                out[row, head * dim : (head + 1) * dim] = mixed
-    planes = keys.transpose(0, 2, 3, 1), values.transpose(0, 2, 1, 3)
-    return out, np.stack([plane.reshape(pool.shape[1:]) for plane in planes])
-
-
-def turned(layer: Layer, a: dict[str, np.ndarray], name: str, row: int) -> np.ndarray:
-    heads = a[name][row].reshape(-1, layer.head_dim).copy()
-    half = layer.turning // 2
-    if not half:
-        return heads
-    cosine, sine = a["cos_sin"][row, :half], a["cos_sin"][row, half:]
-    x, y = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if layer.interleaved else (slice(half), slice(half, 2 * half))
-    before = heads.copy()
-    heads[:, x] = before[:, x] * cosine - before[:, y] * sine
-    heads[:, y] = before[:, y] * cosine + before[:, x] * sine
-    return heads
-
 
 MIX = [(33, 1), (11, 5), (3, 40), (0, 17), (15, 1), (16, 1), (14, 3), (0, 1)]
 
@@ -175,12 +18,20 @@ def test_kernel_and_meaning_agree_with_numpy(layer: Layer, dtype: type) -> None:
     layer = replace(layer, dtype=dtype)
     step = make_step(layer, MIX)
     expected, pool = oracle(layer, step)
-    room = TOLERANCES["float32" if dtype is np.float32 else "bfloat16_cache"]
     results = {"meaning": case_of(layer).meaning(), "kernel": case_of(layer).kernel()}
     for name, runner in results.items():
         out, pages = runner(**step.arrays)
-        np.testing.assert_allclose(out, expected, **room, err_msg=name)
-        np.testing.assert_allclose(pages.astype(np.float64), pool, **TOLERANCES[np.dtype(dtype).name], err_msg=name)
+        assert_close(out, expected, dtype, name)
+        assert bits_of(pages) == bits_of(pool.astype(dtype)), name
+
+
+def assert_close(out: np.ndarray, expected: np.ndarray, dtype: type, name: str) -> None:
+    """As close as float32; with a bf16 cache one weight in thousands may have been rounded to the other side."""
+    if dtype is not np.float32:
+        beyond = ~np.isclose(out, expected, **TOLERANCES["float32"])
+        assert beyond.mean() < 0.01, f"{name}: {beyond.mean():.2%} of the elements"
+    room = TOLERANCES["float32" if dtype is np.float32 else "bfloat16_cache"]
+    np.testing.assert_allclose(out, expected, **room, err_msg=name)
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 33, 47, 48, 49])
@@ -192,44 +43,27 @@ def test_page_borders(length: int) -> None:
         np.testing.assert_allclose(case_of(layer).kernel()(**step.arrays)[0], expected, **TOLERANCES["float32"])
 
 
-@pytest.mark.parametrize(
-    "layer", [Layer(), LAYERS["all at once"], Layer(heads=9, kv_heads=3)], ids=["plain", "all", "9"]
-)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["f32", "bf16"])
-def test_a_request_has_the_same_bits_alone_and_in_any_chunks(layer: Layer, dtype: type) -> None:
-    layer = replace(layer, dtype=dtype)
-    kernel = case_of(layer).kernel()
-    step = make_step(layer, [(33, 1), (5, 70), (0, 45), (20, 4)], seed=3)
-    together, pages = kernel(**step.arrays)
-    rng = np.random.default_rng(4)
-    for request, rows in enumerate(step.rows):
-        count = rows.stop - rows.start
-        for _ in range(4):
-            cuts = sorted({0, count, *rng.integers(1, count + 1, 3).tolist()})
-            alone = chunked(kernel, step, request, cuts)
-            assert bits_of(alone) == bits_of(together[rows]), f"request {request} cut at {cuts}"
-    assert bits_of(kernel(**step.arrays)[1]) == bits_of(pages)
+@pytest.mark.parametrize("score", [0.0, 1e-3, -0.34, -0.35, -1.03, -2.4, 3.1, -20.0, -80.0, 85.0])
+def test_weights_are_exact_to_the_last_places(score: float) -> None:
+    """Two keys, one with this score, the other with 0: the result is a sigmoid."""
+    layer = Layer(heads=1, kv_heads=1, head_dim=16, rotary_dim=0)
+    step = make_step(layer, [(1, 1)])
+    arrays = {name: np.zeros_like(step.arrays[name]) for name in ("q", "k", "v", "kv_pages")}
+    arrays["q"][0, 0] = score * 4  # the layer's scale is a quarter
+    arrays["k"][0, 0] = arrays["v"][0, 0] = 1
+    out, _ = case_of(layer).kernel()(**{**step.arrays, **arrays})
+    # 2^-24 a rounding, and the exponent carries its own as often as it is large
+    np.testing.assert_allclose(out[0, 0], 1 / (1 + np.exp(-score)), rtol=(4 + 2 * abs(score)) * 2**-24)
 
 
-def chunked(kernel: Runner, step: Step, request: int, cuts: list[int]) -> np.ndarray:
-    """One request in several steps, each on the pages that the step before has left."""
-    outs, pages = [], step.arrays["kv_pages"]
-    for first, last in itertools.pairwise(cuts):
-        out, pages = kernel(**{**part_of(step, request, first, last), "kv_pages": pages})
-        outs.append(out)
-    return np.concatenate(outs)
-
-
-def test_leftovers_behind_the_last_token_are_never_read() -> None:
-    """The old bug: 0 times the infinity that another request left in the page is no 0."""
-    layer = Layer()
-    step = make_step(layer, [(3, 2)])
-    clean = case_of(layer).kernel()(**step.arrays)[0]
-    dirty = step.arrays["kv_pages"].copy().reshape(2, NUM_PAGES, layer.kv_heads, PAGE * layer.head_dim)
-    page = step.arrays["page_table"][0, 0]
-    dirty[1, page].reshape(layer.kv_heads, PAGE, layer.head_dim)[:, 5:] = np.inf
-    dirty[0, page].reshape(layer.kv_heads, layer.head_dim, PAGE)[..., 5:] = np.nan
-    assert bits_of(case_of(layer).kernel()(**{**step.arrays, "kv_pages": dirty})[0]) == bits_of(clean)
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_attention_means_the_same_with_and_without_pages(layer: Layer) -> None:
+    step = make_step(layer, [(0, 37)])
+    paged, _ = case_of(layer).meaning()(**step.arrays)
+    arrays = {name: step.arrays[name] for name in ("q", "k", "v", "cos_sin", "sinks") if name in step.arrays}
+    attributes = {name: value for name, value in layer.attributes().items() if name != "page_size"}
+    out = KernelCase("Attention", attributes, {}, arrays).meaning()(**arrays)[0]
+    np.testing.assert_allclose(out, paged, **TOLERANCES["float32"])
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,14 @@ def steps() -> list[Batch]:
 
 
 def test_the_kernels_compute_what_the_ops_mean(built: tuple[str, Path, GraphFacts]) -> None:
-    """Relative to the spread of the logits; int8 rounds rows that differ in the last bit to neighbouring steps."""
+    """Relative to the spread of the logits; int8 rounds rows that differ in the last bit to neighbouring steps, and later
+    rows see that in their keys."""
     weights, path, facts = built
     ours, stock = (
         open_engine(path, facts, NUM_PAGES, threads=2)
         for open_engine in (CpuEngine.open, CpuEngine.open_without_kernels)
     )
-    room = {"fp32": 1e-4, "bf16": 2e-2, "int8": 4e-2}[weights]
+    room = {"fp32": 1e-4, "bf16": 2e-2, "int8": 8e-2}[weights]
     for step in steps():
         got, wanted = ours.run(step).copy(), stock.run(step).copy()
         assert got.shape == (len(step.logit_rows), facts.vocab_size)
