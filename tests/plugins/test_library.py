@@ -1,5 +1,6 @@
-"""Finding the native library, and saying what is wrong where it is not."""
+"""Finding the native library, and saying what is wrong where it is not or where onnxruntime is too old for it."""
 
+import ctypes
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,31 @@ def test_a_file_that_is_no_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
     with pytest.raises(library.NativeLibraryError, match="does not load"):
         library.open_library()
+
+
+CreateStatus = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+GetApi = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+GetVersion = ctypes.CFUNCTYPE(ctypes.c_char_p)
+
+
+class OldBase(ctypes.Structure):
+    """OrtApiBase of an onnxruntime that knows API version 1 and no later one."""
+
+    _fields_ = (("get_api", GetApi), ("get_version", GetVersion))
+
+
+def test_an_onnxruntime_without_our_api_version_gets_a_status_in_words() -> None:
+    messages: list[bytes] = []
+
+    def create_status(_: int, message: bytes) -> int:
+        messages.append(message)
+        return 1
+
+    table = (CreateStatus * 1)(CreateStatus(create_status))
+    base = OldBase(GetApi(lambda version: ctypes.addressof(table) if version == 1 else 0), GetVersion(lambda: b"1.15"))
+    register = library.open_library().RegisterCustomOps
+    register.argtypes, register.restype = (ctypes.c_void_p, ctypes.c_void_p), ctypes.c_void_p
+    assert register(None, ctypes.addressof(base)) == 1
+    assert [b"onnxruntime older than 1.16" in message and b"do: pip install" in message for message in messages] == [
+        True
+    ]

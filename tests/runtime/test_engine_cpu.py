@@ -44,8 +44,8 @@ def steps() -> list[Batch]:
 
 
 def test_the_kernels_compute_what_the_ops_mean(built: tuple[str, Path, GraphFacts]) -> None:
-    """Relative to the spread of the logits; int8 rounds rows that differ in the last bit to neighbouring steps, and later
-    rows see that in their keys."""
+    """Relative to the spread of the logits; int8 rounds rows that differ in the last bit to neighbouring steps, and
+    later rows see that in their keys."""
     weights, path, facts = built
     ours, stock = (
         open_engine(path, facts, NUM_PAGES, threads=2)
