@@ -115,6 +115,7 @@ class Stepper:
     def __init__(self, layers: Layers, library: Path, threads: int) -> None:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # one session's threads wait for the other
         options.register_custom_ops_library(str(library))
         self._layers = layers
         self._session = ort.InferenceSession(layers.model(), options, providers=["CPUExecutionProvider"])
