@@ -7,6 +7,7 @@ themselves was the alternative and lost: the order would be nowhere to be read.
 from .base import Pass
 from .drop_batch_axis import drop_batch_axis
 from .eliminate_duplicates import eliminate_duplicates
+from .fuse_gated_linear import fuse_gated_linear
 from .fuse_residual_norm import fuse_residual_norm
 from .fuse_rope import fuse_rope
 from .fuse_swiglu import fuse_swiglu
@@ -61,6 +62,7 @@ PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<
 
 CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
+    fuse_gated_linear,  # on packed weights: only this target's kernels end in a gate
     store_embedding_bf16,  # after the head, which may be tied to the table, got its own copy
     sort_nodes,
     name_values,

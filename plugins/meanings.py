@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 import onnx.parser
 
-from .linear.meaning import linear_text
+from .linear.meaning import gated_linear_text, linear_text
 from .paged_attention.meaning import attention_text, paged_attention_text
 from .residual_norm.meaning import residual_norm_text
 from .swiglu.meaning import swiglu_text
@@ -24,9 +24,16 @@ def _linear(op_type: str) -> Text:
     return lambda attributes, inputs: linear_text(op_type, attributes, inputs)
 
 
+def _gated(op_type: str) -> Text:
+    return lambda attributes, inputs: gated_linear_text(op_type, attributes, inputs)
+
+
 # op type -> (all inputs in order, the text of its function)
 MEANINGS: dict[str, tuple[tuple[str, ...], Text]] = {
     "Attention": (("q", "k", "v", "cos_sin", "sinks"), attention_text),
+    "GatedLinearBf16": (("x", "weight"), _gated("LinearBf16")),
+    "GatedLinearF32": (("x", "weight"), _gated("LinearF32")),
+    "GatedLinearInt8": (("x", "weight", "scale"), _gated("LinearInt8")),
     "LinearBf16": (("x", "weight", "bias"), _linear("LinearBf16")),
     "LinearF32": (("x", "weight", "bias"), _linear("LinearF32")),
     "LinearInt8": (("x", "weight", "scale", "bias"), _linear("LinearInt8")),

@@ -9,5 +9,6 @@
 namespace paceline::linear {
 
 std::array<const ort::CustomOp*, 3> ops();
+std::array<const ort::CustomOp*, 3> gated_ops();
 
 }  // namespace paceline::linear

@@ -4,21 +4,36 @@ from collections.abc import Mapping, Sequence
 
 from .schema import FORMATS, IN_FEATURES, OUT_FEATURES
 
-__all__ = ["linear_text"]
+__all__ = ["gated_linear_text", "linear_text"]
 
 GROUPS = {linear_format.op_type: linear_format.group for linear_format in FORMATS.values()}
 
 
 def linear_text(op_type: str, attributes: Mapping[str, float], inputs: Sequence[str]) -> str:
     """The function `op_type` (LinearF32, LinearBf16, LinearInt8) for these sizes and (present) inputs, as ONNX text."""
-    k, n = int(attributes[IN_FEATURES]), int(attributes[OUT_FEATURES])
-    body = [
-        *_unpack(GROUPS[op_type], k, n),
-        *(_dot_int8() if op_type == "LinearInt8" else _dot_bf16() if op_type == "LinearBf16" else _dot_f32()),
-        "y = Add (product, bias)" if "bias" in inputs else "y = Identity (product)",
+    end = "y = Add (product, bias)" if "bias" in inputs else "y = Identity (product)"
+    return _function(op_type, op_type, attributes, inputs, [end])
+
+
+def gated_linear_text(op_type: str, attributes: Mapping[str, float], inputs: Sequence[str]) -> str:
+    """The function `Gated` + LinearF32, LinearBf16 or LinearInt8: silu of the first half times the second."""
+    end = [
+        "gate, up = Split <axis = -1, num_outputs = 2> (product)",
+        "share = Sigmoid (gate)",
+        "open = Mul (gate, share)",
+        "y = Mul (open, up)",
     ]
+    return _function(f"Gated{op_type}", op_type, attributes, inputs, end)
+
+
+def _function(
+    name: str, op_type: str, attributes: Mapping[str, float], inputs: Sequence[str], end: Sequence[str]
+) -> str:
+    k, n = int(attributes[IN_FEATURES]), int(attributes[OUT_FEATURES])
+    dots = {"LinearF32": _dot_f32, "LinearBf16": _dot_bf16, "LinearInt8": _dot_int8}
+    body = [*_unpack(GROUPS[op_type], k, n), *dots[op_type](), *end]
     lines = "\n".join(f"    {line}" for line in body)
-    head = f"{op_type} <{IN_FEATURES}, {OUT_FEATURES}> ({', '.join(inputs)}) => (y)"
+    head = f"{name} <{IN_FEATURES}, {OUT_FEATURES}> ({', '.join(inputs)}) => (y)"
     return f'<domain: "paceline", opset_import: ["" : 23]>\n{head} {{\n{lines}\n}}\n'
 
 

@@ -4,6 +4,8 @@
     LinearBf16(x, weight,        bias?) -> y     weight bfloat16 [panels, padded_k / 2, 16, 2]
     LinearInt8(x, weight, scale, bias?) -> y     weight int8     [panels, padded_k / 4, 16, 4], scale float32 [N]
 
+    GatedLinearF32, GatedLinearBf16, GatedLinearInt8, without a bias: y = silu(first half of x W) * (second half)
+
 x float32 [..., K], bias float32 [N], y float32 [..., N]; attributes in_features = K and out_features = N. A panel is 16
 columns; N is padded to whole panels and K to 64, with zeros. The innermost axis holds neighbours along K, as the dot
 instructions of AVX-512 and the tiles of AMX want them.
@@ -21,10 +23,15 @@ PADDED_K = 64
 
 @dataclass(frozen=True)
 class LinearFormat:
-    """One weight format: the op that takes it and how many elements along K lie side by side in 32 bits."""
+    """One weight format: the ops that take it and how many elements along K lie side by side in 32 bits."""
 
     op_type: str
     group: int
+
+    @property
+    def gated_op_type(self) -> str:
+        """The op that ends in SwiGLU."""
+        return f"Gated{self.op_type}"
 
 
 FORMATS = {

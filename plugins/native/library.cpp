@@ -19,6 +19,7 @@ ort::Status* add_all(const ort::Api* api, ort::CustomOpDomain* domain, const Ops
 
 ort::Status* add_ops(const ort::Api* api, ort::CustomOpDomain* domain) {
   if (ort::Status* status = add_all(api, domain, linear::ops())) return status;
+  if (ort::Status* status = add_all(api, domain, linear::gated_ops())) return status;
   if (ort::Status* status = add_all(api, domain, attention::ops())) return status;
   if (ort::Status* status = add_all(api, domain, residual_norm::ops())) return status;
   return add_all(api, domain, swiglu::ops());

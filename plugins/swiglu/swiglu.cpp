@@ -6,9 +6,6 @@
 #include "../native/custom_op.h"
 
 namespace paceline::swiglu {
-namespace {
-
-constexpr size_t kRowsInTask = 4;
 
 Activate activate_for_this_machine() {
 #if defined(__x86_64__)
@@ -17,6 +14,10 @@ Activate activate_for_this_machine() {
 #endif
   return kPortableActivate;
 }
+
+namespace {
+
+constexpr size_t kRowsInTask = 4;
 
 class SwiGlu {
  public:

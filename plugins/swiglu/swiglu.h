@@ -17,6 +17,8 @@ extern const Activate kPortableActivate;
 extern const Activate kAvx2Activate, kAvx512Activate;
 #endif
 
+Activate activate_for_this_machine();
+
 std::array<const ort::CustomOp*, 1> ops();
 
 }  // namespace paceline::swiglu

@@ -12,6 +12,7 @@ from paceline.plugins.native.library import isa_name
 LEVELS = ("portable", "avx2", "avx512", "amx")
 FOLDER = Path(__file__).parent
 KERNELS = (
+    "test_gated_linear.py",
     "test_linear.py",
     "test_paged_attention.py",
     "test_paged_attention_bits.py",

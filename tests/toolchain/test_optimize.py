@@ -17,7 +17,8 @@ from paceline.toolchain.optimize import lower, optimize
 
 # allowed root mean square of the difference over that of the logits, by cache: sums in another order; keys and values
 # rounded to 8 bits (2^-9 each, measured 0.4 %)
-ALLOWED_RMS = [("float32", 2e-5), ("bfloat16", 0.01)]
+# bfloat16: weights, rows of x, keys, values, queries and the weights of the softmax are rounded to 2^-9 of themselves.
+ALLOWED_RMS = [("float32", 2e-5), ("bfloat16", 0.02)]
 
 
 @dataclass(frozen=True)

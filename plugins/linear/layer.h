@@ -1,0 +1,157 @@
+// What the plain and the gated linear ops share: a layer's sizes, x in the format of its weights, sums into floats.
+//
+//     x [rows, K] float -> words [rows, padded_k] -> sums [rows, columns] -> floats [rows, columns]
+
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "../native/custom_op.h"
+#include "kernel.h"
+
+namespace paceline::linear {
+
+constexpr size_t kPaddedK = 64;     // plugins/linear/pack.py pads K to this many elements
+constexpr size_t kLeastPanels = 8;  // of one task: fewer are not worth a hand-over
+constexpr size_t kFinishRows = 48;  // rows summed before they are finished: their sums are still in level 2
+
+constexpr size_t elements_in_word(Format format) { return format == Format::kF32 ? 1 : format == Format::kBf16 ? 2 : 4; }
+
+constexpr ort::ElementType element_type(Format format) {
+  return format == Format::kF32 ? ort::kFloat : format == Format::kBf16 ? ort::kBfloat16 : ort::kInt8;
+}
+
+inline void require(bool ok, const char* message) {
+  if (!ok) throw std::runtime_error(message);
+}
+
+// Everything one call needs, in words and rows.
+struct Call {
+  Format format;
+  const Kernels& kernels;
+  size_t rows, n, words;
+  const uint32_t* x;          // [rows, words]
+  const uint32_t* weights;    // [panels, words, 16]
+  const float* steps;         // int8: [rows], max|x| / 127
+  const float* scale;         // int8: [N]
+  const int32_t* correction;  // int8: [N], 128 * sum of the column, since x carries an offset of 128
+  const float* bias;          // [N] or null
+
+  // Sums of rows x panels, into any memory with `stride` words from row to row.
+  void sum(size_t row, size_t num_rows, size_t panel, size_t panels, uint32_t* sums, size_t stride) const {
+    kernels.sum(format, {x + row * words, words, num_rows, weights + panel * words * kWordsPerPanelRow, words, panels,
+                         sums, stride});
+  }
+
+  // One row's sums of the columns from `column` on become floats; `y` may be the sums' own memory.
+  void finish(const uint32_t* sums, float* y, size_t row, size_t column, size_t count) const {
+    if (format == Format::kInt8)
+      finish_int8(reinterpret_cast<const int32_t*>(sums), y, row, column, count);
+    else if (reinterpret_cast<const float*>(sums) != y)
+      std::memcpy(y, sums, count * sizeof(float));
+    if (bias != nullptr)
+      for (size_t i = 0; i < count; ++i) y[i] += bias[column + i];
+  }
+
+ private:
+  void finish_int8(const int32_t* sums, float* y, size_t row, size_t column, size_t count) const {
+    const float step = steps[row];
+    for (size_t i = 0; i < count; ++i)
+      y[i] = static_cast<float>(sums[i] - correction[column + i]) * step * scale[column + i];
+  }
+};
+
+// One run of neighbouring panels for each processor: a thread that reads on where it stopped has its next panels
+// prefetched. Many small tasks from one counter lost for that reason.
+inline size_t num_tasks(size_t panels) {
+  static const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  return std::max<size_t>(1, std::min(processors, panels / kLeastPanels));
+}
+
+// Memory that a thread keeps from call to call; grows, never shrinks.
+template <typename T>
+T* scratch(std::vector<T>& kept, size_t count) {
+  if (kept.size() < count) kept.resize(count);
+  return kept.data();
+}
+
+// One node's layer. Inputs: x, weight, (int8: scale,) bias if any.
+template <Format F>
+class Layer {
+ public:
+  explicit Layer(const Info& info)
+      : k_(static_cast<size_t>(info.integer("in_features"))),
+        n_(static_cast<size_t>(info.integer("out_features"))),
+        padded_k_((k_ + kPaddedK - 1) / kPaddedK * kPaddedK),
+        words_(padded_k_ / elements_in_word(F)) {
+    if constexpr (F == Format::kInt8) correction_ = corrections(info.constant_input(1));
+  }
+
+  size_t columns() const { return n_; }
+
+  // x in the weights' format, and where everything is. Valid until this thread prepares the next call.
+  Call prepared(const Context& context) const {
+    constexpr size_t kBias = F == Format::kInt8 ? 3 : 2;
+    const Tensor x = context.input(0), weight = context.input(1), bias = context.input(kBias);
+    const Tensor scale = F == Format::kInt8 ? context.input(2) : Tensor{};
+    require(x.rank > 0 && x.last() == static_cast<int64_t>(k_), "found: x whose last axis is not in_features");
+    check_weight(weight);
+    require(F != Format::kInt8 || holds_a_column_each(scale), "found: a scale that is not one a column");
+    require(bias.data == nullptr || holds_a_column_each(bias), "found: a bias that is not one a column");
+    static thread_local std::vector<uint32_t> kept_words;
+    static thread_local std::vector<float> kept_steps;
+    const auto rows = static_cast<size_t>(x.rows());
+    uint32_t* words = scratch(kept_words, rows * words_);
+    float* steps = scratch(kept_steps, rows);
+    const Call call{F, kernels_for_this_machine(), rows, n_, words_, words, weight.as<uint32_t>(), steps,
+                    scale.as<float>(), correction_.data(), bias.as<float>()};
+    convert(context, call, x.as<float>(), words, steps);
+    return call;
+  }
+
+ private:
+  bool holds_a_column_each(const Tensor& tensor) const { return tensor.count() == static_cast<int64_t>(n_); }
+
+  void check_weight(const Tensor& weight) const {
+    const auto panels = static_cast<int64_t>((n_ + kLanes - 1) / kLanes), words = static_cast<int64_t>(words_);
+    require(weight.rank >= 2 && weight.dims[0] == panels && weight.dims[1] == words &&
+                weight.count() == panels * words * static_cast<int64_t>(kLanes * elements_in_word(F)),
+            "found: a weight that is not packed for in_features x out_features");
+  }
+
+  // 128 * sum of each column, taken off again since x is shifted from [-127, 127] to [1, 255].
+  std::vector<int32_t> corrections(const Tensor& weight) const {
+    require(weight.data != nullptr, "found: a weight that is not constant");
+    check_weight(weight);
+    std::vector<int32_t> sums((n_ + kLanes - 1) / kLanes * kLanes, 0);
+    const auto* bytes = weight.as<int8_t>();
+    for (size_t panel = 0; panel * kLanes < n_; ++panel)
+      for (size_t word = 0; word < words_; ++word)
+        for (size_t i = 0; i < 64; ++i) sums[panel * kLanes + i / 4] += 128 * *bytes++;
+    return sums;
+  }
+
+  void convert(const Context& context, const Call& call, const float* x, uint32_t* words, float* steps) const {
+    constexpr size_t kRowsInTask = 32;
+    context.parallel_for((call.rows + kRowsInTask - 1) / kRowsInTask, [&](size_t task) {
+      const size_t end = std::min(call.rows, (task + 1) * kRowsInTask);
+      for (size_t row = task * kRowsInTask; row < end; ++row)
+        steps[row] = convert_row(call, x + row * k_, words + row * words_);
+    });
+  }
+
+  // Returns the row's quantisation step.
+  float convert_row(const Call& call, const float* x, uint32_t* words) const {
+    const float largest = F == Format::kInt8 ? call.kernels.max_abs(x, k_) : 0;
+    call.kernels.convert_row(F, x, k_, padded_k_, largest > 0 ? 127.0f / largest : 0.0f, words);
+    return largest / 127.0f;
+  }
+
+  size_t k_, n_, padded_k_, words_;
+  std::vector<int32_t> correction_;
+};
+
+}  // namespace paceline::linear
