@@ -1,17 +1,19 @@
 """What the attention of one step costs: median milliseconds of all layers, for typical mixes of requests.
 
     python benchmarks/attention_kernel.py [--layers 30] [--heads 9] [--kv-heads 3] [--head-dim 64] [--threads 2]
-                                          [--cache bfloat16] [--rounds 40] [--against OTHER.so]
+                                          [--cache bfloat16] [--rounds 10] [--against OTHER.so]
+                                          [--clock wall|processor]
 
 One session holds one PagedAttention node a layer, each with a pool of its own as in a real model, bound in place.
 `--against` measures a second build of the native library in the same rounds, turn by turn: on a shared machine only
-such ratios mean anything. PACELINE_ISA=avx2 (or portable) measures a lower instruction set.
+such ratios mean anything. With --threads 1, --clock processor leaves out the time that other programs took.
+PACELINE_ISA=avx2 (or portable) measures a lower instruction set.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,6 +28,7 @@ from paceline.plugins import contract
 from paceline.plugins.meanings import MEANINGS
 from paceline.plugins.native.library import isa_name, library_path
 
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 CACHES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 SPREAD = [50 + 450 * i // 7 for i in range(8)]
 
@@ -112,11 +115,12 @@ def _value(name: str, element_type: int, rank: int) -> onnx.ValueInfoProto:
 class Stepper:
     """One library's session; `time(arrays)` runs a step in place and returns its milliseconds."""
 
-    def __init__(self, layers: Layers, library: Path, threads: int) -> None:
+    def __init__(self, layers: Layers, library: Path, threads: int, clock: Callable[[], float]) -> None:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.add_session_config_entry("session.force_spinning_stop", "1")  # one session's threads wait for the other
         options.register_custom_ops_library(str(library))
+        self._clock = clock
         self._layers = layers
         self._session = ort.InferenceSession(layers.model(), options, providers=["CPUExecutionProvider"])
 
@@ -124,9 +128,9 @@ class Stepper:
         binding = self._bind(arrays)
         laps = []
         for _ in range(repeats):
-            begin = time.perf_counter()
+            begin = self._clock()
             self._session.run_with_iobinding(binding)
-            laps.append(1e3 * (time.perf_counter() - begin))
+            laps.append(1e3 * (self._clock() - begin))
         return laps
 
     def _bind(self, arrays: Mapping[str, np.ndarray]) -> ort.IOBinding:
@@ -159,14 +163,15 @@ def main() -> None:
     for name, default in (("layers", 30), ("heads", 9), ("kv-heads", 3), ("head-dim", 64), ("threads", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--cache", choices=CACHES, default="bfloat16")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--against", type=Path, help="another build of the native library")
     parser.add_argument("--only", default="", help="mixes whose name has this in it")
     args = parser.parse_args()
     layers = Layers(args.layers, args.heads, args.kv_heads, args.head_dim, CACHES[args.cache])
     libraries = [library_path(), *([args.against] if args.against else [])]
-    steppers = [Stepper(layers, library, args.threads) for library in libraries]
-    sys.stdout.write(f"{isa_name()}, {args.cache} cache, {args.layers} layers; ms a step, median (fastest)\n")
+    steppers = [Stepper(layers, library, args.threads, CLOCKS[args.clock]) for library in libraries]
+    sys.stdout.write(f"{isa_name()}, {args.cache} cache, {args.layers} layers; {args.clock} ms a step, median (fastest)\n")
     for name, requests in MIXES.items():
         if args.only not in name:
             continue

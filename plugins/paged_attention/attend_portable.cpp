@@ -12,7 +12,7 @@
 namespace paceline::attention {
 namespace {
 
-constexpr size_t kTileQueries = 4, kTilePages = 1, kTileColumns = 1;
+constexpr size_t kTileQueries = 4, kTilePages = 2, kTileColumns = 4;
 
 }  // namespace
 }  // namespace paceline::attention
