@@ -171,7 +171,9 @@ def main() -> None:
     layers = Layers(args.layers, args.heads, args.kv_heads, args.head_dim, CACHES[args.cache])
     libraries = [library_path(), *([args.against] if args.against else [])]
     steppers = [Stepper(layers, library, args.threads, CLOCKS[args.clock]) for library in libraries]
-    sys.stdout.write(f"{isa_name()}, {args.cache} cache, {args.layers} layers; {args.clock} ms a step, median (fastest)\n")
+    sys.stdout.write(
+        f"{isa_name()}, {args.cache} cache, {args.layers} layers; {args.clock} ms a step, median (fastest)\n"
+    )
     for name, requests in MIXES.items():
         if args.only not in name:
             continue
