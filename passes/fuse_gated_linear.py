@@ -1,7 +1,8 @@
 """The gate of a feed-forward layer inside its projection: the [T, 2 I] numbers between the two never reach memory.
 
-In: a lowered graph with `SwiGLU(LinearX(x, packed W))`. Out: `GatedLinearX(x, packed W)`, the same packed weight.
-Doing this before lowering was the alternative and lost: other targets have no such op, and the portable graph shows the SwiGLU.
+In: a lowered graph with `SwiGLU(LinearX(x, packed W))`. Out: `GatedLinearX(x, packed W)`, the same packed weight. Doing
+this before lowering was the alternative and lost: other targets have no such op, and a reader of the portable graph
+wants to see the SwiGLU.
 """
 
 from dataclasses import dataclass

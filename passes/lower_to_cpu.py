@@ -107,4 +107,4 @@ def _packed(linear: Linear, weights: str) -> list[ir.Value]:
 
 
 def _scale(linear: Linear) -> np.ndarray:
-    return pack.quantize_int8(linear.matrix())[1]
+    return pack.int8_scales(linear.matrix())
