@@ -11,25 +11,28 @@ namespace paceline::linear {
 namespace {
 
 // Rows x panels of one half, as floats, in memory of this thread.
-const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, size_t panels, std::vector<float>& kept) {
+const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, size_t panels,
+                       const uint32_t* ahead, std::vector<float>& kept) {
   const size_t width = panels * kLanes;
   float* floats = scratch(kept, rows * width);
   auto* sums = reinterpret_cast<uint32_t*>(floats);
-  call.sum(row, rows, panel, panels, sums, width);
+  call.sum(row, rows, panel, panels, sums, width, ahead);
   if (call.format == Format::kInt8)
     for (size_t r = 0; r < rows; ++r)
       call.finish(sums + r * width, floats + r * width, row + r, panel * kLanes, width);
   return floats;
 }
 
-void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel) {
+void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
   static thread_local std::vector<float> kept_gate, kept_up;
   const swiglu::Activate activate = swiglu::activate_for_this_machine();
   const size_t columns = call.n / 2, panels = last_panel - first_panel, width = panels * kLanes;
   for (size_t row = 0; row < call.rows; row += kFinishRows) {
     const size_t rows = std::min(kFinishRows, call.rows - row);
-    const float* gate = half_sums(call, row, rows, first_panel, panels, kept_gate);
-    const float* up = half_sums(call, row, rows, columns / kLanes + first_panel, panels, kept_up);
+    const size_t up_panel = columns / kLanes + first_panel;
+    const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
+    const float* gate = half_sums(call, row, rows, first_panel, panels, call.panel_at(up_panel), kept_gate);
+    const float* up = half_sums(call, row, rows, up_panel, panels, ahead, kept_up);
     for (size_t r = 0; r < rows; ++r)
       activate(gate + r * width, up + r * width, y + (row + r) * columns + first_panel * kLanes, width);
   }
@@ -52,8 +55,9 @@ class Gated {
     shape.dims[shape.rank - 1] = static_cast<int64_t>(call.n / 2);
     auto* y = context.output_like<float>(0, shape);
     const size_t panels = call.n / 2 / kLanes, tasks = num_tasks(panels);
-    context.parallel_for(
-        tasks, [&](size_t task) { gate_task(call, y, task * panels / tasks, (task + 1) * panels / tasks); });
+    context.parallel_for(tasks, [&](size_t task) {
+      gate_task(call, y, task * panels / tasks, (task + 1) * panels / tasks, layer_.successor().start(task, tasks));
+    });
   }
 
  private:

@@ -30,7 +30,8 @@ struct Block {
   size_t words;
   size_t panels;
   uint32_t* sums;
-  size_t sums_stride;  // words from row to row
+  size_t sums_stride;    // words from row to row
+  const uint32_t* next;  // what this thread will read after these weights, or null: fetched ahead, never read here
 };
 
 // The kernels of one instruction set. `convert_row` makes words of x from floats: `inverse_step` is 127 / max|x| for

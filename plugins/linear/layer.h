@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -40,10 +41,12 @@ struct Call {
   const int32_t* correction;  // int8: [N], 128 * sum of the column, since x carries an offset of 128
   const float* bias;          // [N] or null
 
-  // Sums of rows x panels, into any memory with `stride` words from row to row.
-  void sum(size_t row, size_t num_rows, size_t panel, size_t panels, uint32_t* sums, size_t stride) const {
-    kernels.sum(format, {x + row * words, words, num_rows, weights + panel * words * kWordsPerPanelRow, words, panels,
-                         sums, stride});
+  const uint32_t* panel_at(size_t panel) const { return weights + panel * words * kWordsPerPanelRow; }
+
+  // Sums of rows x panels, into any memory with `stride` words from row to row; `ahead` as `Block::next`.
+  void sum(size_t row, size_t num_rows, size_t panel, size_t panels, uint32_t* sums, size_t stride,
+           const uint32_t* ahead) const {
+    kernels.sum(format, {x + row * words, words, num_rows, panel_at(panel), words, panels, sums, stride, ahead});
   }
 
   // One row's sums of the columns from `column` on become floats; `y` may be the sums' own memory.
@@ -63,6 +66,28 @@ struct Call {
       y[i] = static_cast<float>(sums[i] - correction[column + i]) * step * scale[column + i];
   }
 };
+
+// The layer that runs after this one, as far as the order in which kernels are created tells. Only ever fetched ahead
+// from: a wrong guess costs a little time and no more.
+struct Successor {
+  const uint32_t* weights = nullptr;
+  size_t words = 0, panels = 0;
+
+  // Where its task `task` of `tasks` begins to read.
+  const uint32_t* start(size_t task, size_t tasks) const {
+    return weights == nullptr ? nullptr : weights + task * panels / tasks * words * kWordsPerPanelRow;
+  }
+};
+
+// Enters `weights` as successor of the layer that was created before on this thread, and returns where the one that will
+// be created next is to be entered.
+inline std::shared_ptr<Successor> follow_previous(const Successor& weights) {
+  static thread_local std::weak_ptr<Successor> previous;
+  if (const std::shared_ptr<Successor> entry = previous.lock()) *entry = weights;
+  auto mine = std::make_shared<Successor>();
+  previous = mine;
+  return mine;
+}
 
 // One run of neighbouring panels for each processor: a thread that reads on where it stopped has its next panels
 // prefetched. Many small tasks from one counter lost for that reason.
@@ -87,10 +112,13 @@ class Layer {
         n_(static_cast<size_t>(info.integer("out_features"))),
         padded_k_((k_ + kPaddedK - 1) / kPaddedK * kPaddedK),
         words_(padded_k_ / elements_in_word(F)) {
-    if constexpr (F == Format::kInt8) correction_ = corrections(info.constant_input(1));
+    const Tensor weight = info.constant_input(1);
+    if constexpr (F == Format::kInt8) correction_ = corrections(weight);
+    successor_ = follow_previous({weight.as<uint32_t>(), words_, (n_ + kLanes - 1) / kLanes});
   }
 
   size_t columns() const { return n_; }
+  const Successor& successor() const { return *successor_; }
 
   // x in the weights' format, and where everything is. Valid until this thread prepares the next call.
   Call prepared(const Context& context) const {
@@ -152,6 +180,7 @@ class Layer {
 
   size_t k_, n_, padded_k_, words_;
   std::vector<int32_t> correction_;
+  std::shared_ptr<Successor> successor_;
 };
 
 }  // namespace paceline::linear

@@ -25,10 +25,11 @@ const Kernels& kernels_for_this_machine() {
 namespace {
 
 // Panels that lie whole inside y.
-void sum_inside(const Call& call, float* y, size_t first_panel, size_t panels, size_t row, size_t rows) {
+void sum_inside(const Call& call, float* y, size_t first_panel, size_t panels, size_t row, size_t rows,
+                const uint32_t* ahead) {
   const size_t column = first_panel * kLanes;
   float* out = y + row * call.n + column;
-  call.sum(row, rows, first_panel, panels, reinterpret_cast<uint32_t*>(out), call.n);
+  call.sum(row, rows, first_panel, panels, reinterpret_cast<uint32_t*>(out), call.n, ahead);
   if (call.format != Format::kInt8 && call.bias == nullptr) return;
   for (size_t r = 0; r < rows; ++r, out += call.n)
     call.finish(reinterpret_cast<const uint32_t*>(out), out, row + r, column, panels * kLanes);
@@ -38,16 +39,17 @@ void sum_inside(const Call& call, float* y, size_t first_panel, size_t panels, s
 void sum_edge(const Call& call, float* y, size_t panel, size_t row, size_t rows) {
   const size_t column = panel * kLanes;
   uint32_t sums[kFinishRows * kLanes];
-  call.sum(row, rows, panel, 1, sums, kLanes);
+  call.sum(row, rows, panel, 1, sums, kLanes, nullptr);
   for (size_t r = 0; r < rows; ++r)
     call.finish(sums + r * kLanes, y + (row + r) * call.n + column, row + r, column, call.n - column);
 }
 
-void sum_task(const Call& call, float* y, size_t first_panel, size_t last_panel) {
+void sum_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
   const size_t whole = std::min(last_panel, call.n / kLanes);
   for (size_t row = 0; row < call.rows; row += kFinishRows) {
     const size_t rows = std::min(kFinishRows, call.rows - row);
-    if (first_panel < whole) sum_inside(call, y, first_panel, whole - first_panel, row, rows);
+    const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
+    if (first_panel < whole) sum_inside(call, y, first_panel, whole - first_panel, row, rows, ahead);
     if (whole < last_panel) sum_edge(call, y, whole, row, rows);
   }
 }
@@ -66,8 +68,9 @@ class Linear {
     shape.dims[shape.rank - 1] = static_cast<int64_t>(call.n);
     auto* y = context.output_like<float>(0, shape);
     const size_t panels = (call.n + kLanes - 1) / kLanes, tasks = num_tasks(panels);
-    context.parallel_for(
-        tasks, [&](size_t task) { sum_task(call, y, task * panels / tasks, (task + 1) * panels / tasks); });
+    context.parallel_for(tasks, [&](size_t task) {
+      sum_task(call, y, task * panels / tasks, (task + 1) * panels / tasks, layer_.successor().start(task, tasks));
+    });
   }
 
  private:
