@@ -122,6 +122,37 @@ void require(bool ok, const char* message) {
   if (!ok) throw std::runtime_error(message);
 }
 
+// The op's inputs in their order; cos_sin and sinks may be empty.
+struct Inputs {
+  Tensor q, k, v, pool, page_table, query_start, context_len, cos_sin, sinks;
+};
+
+Inputs inputs_of(const Context& context) {
+  return {context.input(0), context.input(1), context.input(2), context.input(3), context.input(4),
+          context.input(5), context.input(6), context.input(7), context.input(8)};
+}
+
+// Every size that the kernels take for granted: a wrong one would read or write behind a tensor.
+void check_shapes(const Shape& shape, const Inputs& in) {
+  const auto dim = static_cast<int64_t>(shape.head_dim), kv_heads = static_cast<int64_t>(shape.kv_heads);
+  const auto heads = static_cast<int64_t>(shape.heads), rotary_dim = static_cast<int64_t>(shape.rotary_dim);
+  const int64_t rows = in.q.rank > 0 ? in.q.rows() : 0, requests = in.context_len.count();
+  require(in.q.rank > 0 && in.q.last() == heads * dim, "found: q whose last axis is not heads * head_dim");
+  for (const Tensor& one : {in.k, in.v})
+    require(one.rank > 0 && one.last() == kv_heads * dim && one.rows() == rows,
+            "found: k or v that is not [rows of q, kv_heads * head_dim]");
+  require(in.pool.rank == 4 && in.pool.dims[0] == 2 && in.pool.dims[2] == kv_heads &&
+              in.pool.dims[3] == static_cast<int64_t>(kPageTokens) * dim,
+          "found: kv_pages that are not [2, pages, kv_heads, 16 * head_dim]");
+  require(in.page_table.rank == 2 && in.page_table.dims[0] == requests && in.query_start.count() == requests + 1,
+          "found: page_table, query_start and context_len of different numbers of requests");
+  require(requests > 0 || rows == 0, "found: rows of no request");
+  require(in.sinks.data == nullptr || in.sinks.count() == heads, "found: sinks that are not one a head");
+  require(in.cos_sin.data == nullptr || rotary_dim == 0 ||
+              (in.cos_sin.rank > 0 && in.cos_sin.last() == rotary_dim && in.cos_sin.rows() == rows),
+          "found: cos_sin that is not [rows, rotary_dim]");
+}
+
 // Wrong indices would write outside the pool: everything that comes from outside is looked at, once a step.
 void check_tables(const Call& call) {
   require(call.query_start[0] == 0 && call.end(call.requests - 1) == call.rows,
@@ -161,19 +192,19 @@ class PagedAttention {
   }
 
   void compute(const Context& context) const {
-    const Tensor q = context.input(0), pool = context.input(3), table = context.input(4);
-    const auto requests = static_cast<size_t>(context.input(6).count());
-    float* out = context.output_like<float>(0, q);
-    void* pages = context.output_like<char>(1, pool);
-    if (pages != pool.data) std::memcpy(pages, pool.data, static_cast<size_t>(pool.count()) * element_bytes());
+    const Inputs in = inputs_of(context);
+    check_shapes(shape_, in);
+    auto* out = context.output_like<float>(0, in.q);
+    void* pages = context.output_like<char>(1, in.pool);
+    if (pages != in.pool.data) std::memcpy(pages, in.pool.data, static_cast<size_t>(in.pool.count()) * element_bytes());
+    const auto requests = static_cast<size_t>(in.context_len.count());
     if (requests == 0) return;
     static thread_local std::vector<float> query;
-    if (query.size() < static_cast<size_t>(q.count())) query.resize(static_cast<size_t>(q.count()));
-    const Call call{shape_, kernels_for_this_machine(), q.as<float>(), context.input(1).as<float>(),
-                    context.input(2).as<float>(), context.input(7).as<float>(), context.input(8).as<float>(), pages,
-                    table.as<int32_t>(), context.input(5).as<int32_t>(), context.input(6).as<int32_t>(),
-                    static_cast<size_t>(q.rows()), requests, static_cast<size_t>(table.last()),
-                    static_cast<size_t>(pool.dims[1]), query.data(), out};
+    if (query.size() < static_cast<size_t>(in.q.count())) query.resize(static_cast<size_t>(in.q.count()));
+    const Call call{shape_, kernels_for_this_machine(), in.q.as<float>(), in.k.as<float>(), in.v.as<float>(),
+                    in.cos_sin.as<float>(), in.sinks.as<float>(), pages, in.page_table.as<int32_t>(),
+                    in.query_start.as<int32_t>(), in.context_len.as<int32_t>(), static_cast<size_t>(in.q.rows()), requests,
+                    static_cast<size_t>(in.page_table.last()), static_cast<size_t>(in.pool.dims[1]), query.data(), out};
     check_tables(call);
     compute_all(context, call);
   }

@@ -5,7 +5,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from attention_case import LAYERS, NUM_PAGES, Layer, case_of, make_step, oracle
+from attention_case import LAYERS, Layer, case_of, make_step, oracle
 from kernel_case import KernelCase, bits_of
 from tolerances import TOLERANCES
 
@@ -64,21 +64,3 @@ def test_attention_means_the_same_with_and_without_pages(layer: Layer) -> None:
     attributes = {name: value for name, value in layer.attributes().items() if name != "page_size"}
     out = KernelCase("Attention", attributes, {}, arrays).meaning()(**arrays)[0]
     np.testing.assert_allclose(out, paged, **TOLERANCES["float32"])
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("page_table", np.full((1, 2), NUM_PAGES, np.int32), "outside the pool"),
-        ("page_table", np.full((1, 2), -1, np.int32), "outside the pool"),
-        ("context_len", np.array([33], np.int32), "beyond the page table"),
-        ("context_len", np.array([3], np.int32), "smaller than"),
-        ("query_start", np.array([0, 9], np.int32), "number of rows"),
-        ("query_start", np.array([1, 4], np.int32), "number of rows"),
-    ],
-)
-def test_tables_that_point_elsewhere_are_refused(name: str, value: np.ndarray, words: str) -> None:
-    layer = Layer()
-    step = make_step(layer, [(20, 4)])
-    with pytest.raises(Exception, match=words):
-        case_of(layer).kernel()(**{**step.arrays, name: value})
