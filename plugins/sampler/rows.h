@@ -23,26 +23,31 @@ inline float safely_below(double score) {
 
 // Loops over 16 lanes or 64 tokens at a time without an early way out: compilers make vectors of these.
 
-inline float largest_logit(const float* logits, size_t count) {
-  float lane[16];
-  for (float& value : lane) value = -__builtin_inff();
+// Four vectors of candidates, so that no comparison waits for the one before it.
+inline Best largest_of(const float* logits, size_t count) {
+  constexpr size_t kCandidates = 64;
+  float candidate[kCandidates];
+  int32_t nan[kCandidates] = {};
+  for (float& value : candidate) value = -__builtin_inff();
   size_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    for (size_t j = 0; j < 16; ++j) lane[j] = logits[i + j] > lane[j] ? logits[i + j] : lane[j];
-  float found = -__builtin_inff();
-  for (float value : lane) found = value > found ? value : found;
-  for (; i < count; ++i) found = logits[i] > found ? logits[i] : found;
-  return found;
-}
-
-inline bool has_nan(const float* logits, size_t count) {
-  int32_t found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    int32_t bits;
-    std::memcpy(&bits, logits + i, sizeof bits);
-    found |= (bits & 0x7fffffff) > 0x7f800000;
+  for (; i + kCandidates <= count; i += kCandidates)
+    for (size_t j = 0; j < kCandidates; ++j) {
+      const float logit = logits[i + j];
+      int32_t bits;
+      std::memcpy(&bits, &logit, sizeof bits);
+      candidate[j] = logit > candidate[j] ? logit : candidate[j];
+      nan[j] |= (bits & 0x7fffffff) > 0x7f800000 ? -1 : 0;
+    }
+  Best best{-__builtin_inff(), 0, false};
+  for (size_t j = 0; j < kCandidates; ++j) {
+    best.logit = candidate[j] > best.logit ? candidate[j] : best.logit;
+    best.has_nan |= nan[j] != 0;
   }
-  return found != 0;
+  for (; i < count; ++i) {
+    best.logit = logits[i] > best.logit ? logits[i] : best.logit;
+    best.has_nan |= logits[i] != logits[i];
+  }
+  return best;
 }
 
 inline size_t first_equal(const float* logits, size_t count, float value) {
@@ -59,8 +64,9 @@ inline size_t first_equal(const float* logits, size_t count, float value) {
 }
 
 Best largest(const float* logits, size_t count) {
-  const float found = largest_logit(logits, count);
-  return {found, static_cast<int32_t>(first_equal(logits, count, found)), has_nan(logits, count)};
+  Best best = largest_of(logits, count);
+  best.token = static_cast<int32_t>(first_equal(logits, count, best.logit));
+  return best;
 }
 
 size_t at_least(const float* logits, size_t count, float temperature, float lowest, int32_t* tokens) {

@@ -122,64 +122,72 @@ std::vector<Candidate> candidates_from(const Rows& rows, const float* logits, si
   return found;
 }
 
-// The best `top_k`, sorted; all that are at least `lowest` when top_k is off.
-std::vector<Candidate> best_candidates(const Chain& chain, const Rows& rows, const float* logits, size_t vocab,
-                                       float lowest) {
-  std::vector<Candidate> found = candidates_from(rows, logits, vocab, chain.temperature, lowest);
-  const auto k = static_cast<size_t>(chain.top_k);
-  if (chain.top_k > 0 && k < found.size()) {
-    std::nth_element(found.begin(), found.begin() + static_cast<ptrdiff_t>(k) - 1, found.end(), comes_before);
-    found.resize(k);
-  }
-  std::sort(found.begin(), found.end(), comes_before);
-  return found;
+// The best `count` in front, sorted; the rest behind them in any order.
+void sort_best(std::vector<Candidate>& candidates, size_t first, size_t count) {
+  const auto begin = candidates.begin() + static_cast<ptrdiff_t>(first), end = begin + static_cast<ptrdiff_t>(count);
+  if (end != candidates.end()) std::nth_element(begin, end - 1, candidates.end(), comes_before);
+  std::sort(begin, end, comes_before);
 }
 
-// The best `top_k`, looked for among the few near the top first.
+// The best `top_k`, looked for among the few near the top first; sorted.
 std::vector<Candidate> top_k_candidates(const Chain& chain, const Rows& rows, const float* logits, size_t vocab,
                                         float shift) {
-  for (const float depth : {4.0f, 8.0f, 16.0f}) {
-    std::vector<Candidate> best = best_candidates(chain, rows, logits, vocab, shift - depth);
-    if (best.size() == static_cast<size_t>(chain.top_k)) return best;
+  const auto k = std::min(static_cast<size_t>(chain.top_k), vocab);
+  for (const float depth : {4.0f, 8.0f, 16.0f, __builtin_inff()}) {
+    std::vector<Candidate> found = candidates_from(rows, logits, vocab, chain.temperature, shift - depth);
+    if (found.size() < k && depth < __builtin_inff()) continue;
+    sort_best(found, 0, std::min(k, found.size()));
+    found.resize(std::min(k, found.size()));
+    return found;
   }
-  return best_candidates(chain, rows, logits, vocab, -__builtin_inff());
+  return {};
 }
 
-// How many of the sorted candidates top-p keeps: the fewest whose share of `total` reaches top_p; 0 if they do not.
-size_t nucleus(const std::vector<Candidate>& sorted, float top_p, float shift, double total) {
-  double sum = 0;
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    sum += std::exp(static_cast<double>(sorted[i].scaled) - shift);
-    if (sum >= static_cast<double>(top_p) * total) return i + 1;
-  }
-  return 0;
+double weight_of(const Candidate& candidate, float shift) {
+  return std::exp(static_cast<double>(candidate.scaled) - shift);
 }
 
 double total_of(const std::vector<Candidate>& candidates, float shift) {
   double sum = 0;
-  for (const Candidate& one : candidates) sum += std::exp(static_cast<double>(one.scaled) - shift);
+  for (const Candidate& one : candidates) sum += weight_of(one, shift);
   return sum;
 }
 
+// Keeps the fewest of the best whose share of `total` reaches top_p, sorted piece by growing piece; false if all
+// candidates together do not.
+bool keep_nucleus(std::vector<Candidate>& candidates, float top_p, float shift, double total) {
+  double sum = 0;
+  size_t sorted = 0;
+  for (size_t piece = 256; sorted < candidates.size(); piece *= 4) {
+    const size_t count = std::min(piece, candidates.size() - sorted);
+    sort_best(candidates, sorted, count);
+    for (const size_t end = sorted + count; sorted < end; ++sorted) {
+      sum += weight_of(candidates[sorted], shift);
+      if (sum < static_cast<double>(top_p) * total) continue;
+      candidates.resize(sorted + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
 // Sorted candidates after top-k and top-p. Without top-k the list of all ids is long and its head is what matters:
-// it is taken in growing pieces.
+// it is taken in growing depths.
 std::vector<Candidate> kept_candidates(const Chain& chain, const Rows& rows, const float* logits, size_t vocab,
                                        float largest) {
   const float shift = largest / chain.temperature;
   if (chain.top_k > 0) {
     std::vector<Candidate> best = top_k_candidates(chain, rows, logits, vocab, shift);
-    if (chain.top_p < 1) best.resize(std::max<size_t>(1, nucleus(best, chain.top_p, shift, total_of(best, shift))));
+    if (chain.top_p < 1) keep_nucleus(best, chain.top_p, shift, total_of(best, shift));
     return best;
   }
   const double total = rows.sum_of_exponentials(logits, vocab, chain.temperature, shift);
+  std::vector<Candidate> best;
   for (const float depth : {4.0f, 8.0f, 16.0f, __builtin_inff()}) {
-    std::vector<Candidate> best = best_candidates(chain, rows, logits, vocab, shift - depth);
-    const size_t kept = nucleus(best, chain.top_p, shift, total);
-    if (kept == 0 && depth < __builtin_inff()) continue;
-    if (kept > 0) best.resize(kept);
-    return best;
+    best = candidates_from(rows, logits, vocab, chain.temperature, shift - depth);
+    if (keep_nucleus(best, chain.top_p, shift, total)) break;
   }
-  return {};
+  return best;  // all of them where rounding keeps the sum below top_p
 }
 
 float min_p_bound(const Chain& chain, float largest) {
@@ -200,6 +208,15 @@ int32_t noisy_best(const std::vector<Candidate>& candidates, float lowest, Noise
   return token;
 }
 
+// Whether `kept` is exactly what has at least the logit of its last: then one pass over the row does, whose noise comes
+// sixteen tokens at a time.
+bool is_a_threshold(const std::vector<Candidate>& kept, const Chain& chain, const Rows& rows, const float* logits,
+                    size_t vocab) {
+  constexpr size_t kFew = 64;
+  return kept.size() > kFew &&
+         candidates_from(rows, logits, vocab, chain.temperature, kept.back().scaled).size() == kept.size();
+}
+
 // -1 when the row holds NaN.
 int32_t choose(const Chain& chain, const Rows& rows, const float* logits, size_t vocab, int64_t position) {
   const Best best = rows.largest(logits, vocab);
@@ -207,9 +224,13 @@ int32_t choose(const Chain& chain, const Rows& rows, const float* logits, size_t
   if (chain.temperature == 0) return best.token;
   const NoiseKey key{chain.seed, static_cast<uint64_t>(position)};
   const float lowest = min_p_bound(chain, best.logit);
-  if (chain.top_k > 0 || chain.top_p < 1)
-    return noisy_best(kept_candidates(chain, rows, logits, vocab, best.logit), lowest, key);
-  const int32_t token = rows.noisy_largest(logits, vocab, chain.temperature, lowest, key);
+  float bound = lowest;
+  if (chain.top_k > 0 || chain.top_p < 1) {
+    const std::vector<Candidate> kept = kept_candidates(chain, rows, logits, vocab, best.logit);
+    if (!is_a_threshold(kept, chain, rows, logits, vocab)) return noisy_best(kept, lowest, key);
+    bound = std::max(lowest, kept.back().scaled);
+  }
+  const int32_t token = rows.noisy_largest(logits, vocab, chain.temperature, bound, key);
   return token < 0 ? best.token : token;
 }
 
