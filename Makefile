@@ -24,6 +24,25 @@ test: install
 test-long: install
 	$(BIN)/pytest --long
 
+# Peers live in an environment of their own: another transformers, and another pool of threads. A peer that does not
+# install loses its row in the tables, not the run.
+.venv-peers/.installed: benchmarks/requirements-peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints-peers.txt \
+		--requirement $<
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps optimum optimum-intel
+	-.venv-peers/bin/pip install --quiet --disable-pip-version-check 'llama-cpp-python>=0.3.16'
+	touch $@
+
+bench: install .venv-peers/.installed
+	$(BIN)/paceline build recipes/smollm2-135m.yaml
+	$(BIN)/paceline build recipes/smollm2-135m-int8.yaml
+	$(BIN)/python benchmarks/write_models.py
+	.venv-peers/bin/python benchmarks/convert_openvino.py
+	$(BIN)/python benchmarks/host_overhead.py --bundle bundles/smollm2-135m --json build/peers/host_overhead.json
+	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/report.py
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -35,6 +35,17 @@ pipeline is made from.
 """
 
 
+HOST = """\
+Median microseconds a step at {requests} requests, greedy: with an engine that answers at once, and in steps of the real
+engine, which leaves the processor's caches full of weights. The target is {target_us:.0f}.
+"""
+
+BUILDS = """\
+Target and draft, from the package's GGUF file to a packed bundle. The weights in fp32 would be 538 MB; the aim is at
+most 90 s and twice that.
+"""
+
+
 def main() -> None:
     """Write the document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -58,6 +69,7 @@ def document(results: dict[str, Any], trials: dict[str, Any] | None) -> str:
     parts += [f"{name} did not run: {reason.splitlines()[-1]}" for name, reason in results["failures"].items()]
     if results["quality"]:
         parts += ["## Quality", QUALITY.format(python=results["machine"]["python"]), quality_table(results["quality"])]
+    parts += own_costs(ROOT / "build" / "peers" / "host_overhead.json", sorted((ROOT / "bundles").glob("*/")))
     if trials:
         parts += ["## What was tried to make OpenVINO faster", trials_text(trials)]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -130,6 +142,27 @@ def quality_table(quality: dict[str, dict[str, float]]) -> str:
         for name, one in quality.items()
     ]
     return markdown_table(["", "perplexity", "/ fp32", "same likeliest token"], lines)
+
+
+def own_costs(host: Path, bundles: Sequence[Path]) -> list[str]:
+    """What a step costs outside the engine and what a build costs, as far as both were measured here."""
+    parts = []
+    if host.is_file():
+        measured = json.loads(host.read_text())
+        stages = [key for key in measured["rows"][0] if key not in ("engine", "drafting")]
+        lines = [
+            [f"{row['engine']}, {row['drafting']}", *(f"{row[stage]:.0f}" for stage in stages)]
+            for row in measured["rows"]
+        ]
+        parts += ["## Outside the engine", HOST.format(**measured), markdown_table(["", *stages], lines)]
+    reports = [(folder.name, folder / "reports" / "build.json") for folder in bundles]
+    builds = [(name, json.loads(path.read_text())) for name, path in reports if path.is_file()]
+    if builds:
+        lines = [
+            [name, f"{report['seconds']:.0f} s", f"{report['peak_bytes'] / 1e6:.0f} MB"] for name, report in builds
+        ]
+        parts += ["## Builds", BUILDS, markdown_table(["bundle", "time", "peak memory"], lines)]
+    return parts
 
 
 def trials_text(trials: dict[str, Any]) -> str:
