@@ -3,8 +3,8 @@
     python benchmarks/host_overhead.py [--bundle bundles/smollm2-135m] [--requests 8] [--json FILE]
 
 First with an engine that hands back ready-made logits: admit, schedule, draft (n-gram look-up), building arrays,
-chains, sampling and emitting, everything in the processor's caches. Then, with --bundle, in steps of the real engine, which
-leaves the caches full of weights, and with text. The target is at most 500 us a step at 8 requests.
+chains, sampling and emitting, everything in the processor's caches. Then, with --bundle, in steps of the real engine,
+which leaves the caches full of weights, and with text. The target is at most 500 us a step at 8 requests.
 """
 
 import argparse

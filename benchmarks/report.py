@@ -65,7 +65,7 @@ def document(results: dict[str, Any], trials: dict[str, Any] | None) -> str:
         rows = [row["name"] for row in results["rows"] if row["precision"] == precision]
         if rows:
             parts += [f"### {precision} weights, tokens per second", speed_table(results, rows, f"{PEER} {precision}")]
-    parts += [same_tokens(results)]
+    parts += [lookup_against_lookup(results), same_tokens(results)]
     parts += [f"{name} did not run: {reason.splitlines()[-1]}" for name, reason in results["failures"].items()]
     if results["quality"]:
         parts += ["## Quality", QUALITY.format(python=results["machine"]["python"]), quality_table(results["quality"])]
@@ -109,6 +109,25 @@ def speed_cell(measurements: Sequence[dict[str, Any]], name: str, base: str, wor
 def by_repetition(measurements: Iterable[dict[str, Any]], name: str, workload: str) -> dict[int, dict[str, Any]]:
     """The row's measurements of one workload, by repetition."""
     return {one["repetition"]: one for one in measurements if (one["row"], one["workload"]) == (name, workload)}
+
+
+def lookup_against_lookup(results: dict[str, Any]) -> str:
+    """Both with prompt lookup: the ratio of the two, by precision and kind of text."""
+    names = {row["name"] for row in results["rows"]}
+    sentences = []
+    for precision in ("bf16", "int8"):
+        own, other = (f"{engine} {precision} + prompt lookup" for engine in ("Paceline", PEER))
+        if {own, other} <= names:
+            ratios = [ratio_text(results["measurements"], own, other, kind) for kind in ("chat", "code", "copying")]
+            sentences.append(f"{precision} {', '.join(ratios)}")
+    return f"Prompt lookup against {PEER}'s prompt lookup: {'; '.join(sentences)}." if sentences else ""
+
+
+def ratio_text(measurements: Sequence[dict[str, Any]], name: str, base: str, workload: str) -> str:
+    """ "copying 1.67x", the median over repetitions."""
+    own, other = (by_repetition(measurements, each, workload) for each in (name, base))
+    ratios = [own[i]["tokens_per_s"] / other[i]["tokens_per_s"] for i in own if i in other]
+    return f"{workload} {statistics.median(ratios):.2f}x"
 
 
 def same_tokens(results: dict[str, Any]) -> str:
