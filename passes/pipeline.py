@@ -18,6 +18,7 @@ from .merge_qkv import merge_qkv
 from .merge_slices import merge_slices
 from .name_bindings import name_bindings
 from .name_values import name_values
+from .pack_attention_inputs import pack_attention_inputs
 from .recognize_ops import recognize_ops
 from .select_logit_rows import select_logit_rows
 from .simplify_layout import simplify_layout
@@ -62,6 +63,7 @@ PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<
 
 CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
+    pack_attention_inputs,  # the kernel takes strides; other targets' attention does not
     fuse_gated_linear,  # on packed weights: only this target's kernels end in a gate
     store_embedding_bf16,  # after the head, which may be tied to the table, got its own copy
     sort_nodes,

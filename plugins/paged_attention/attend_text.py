@@ -34,7 +34,7 @@ def mix(a: Attributes, inputs: Sequence[str]) -> list[str]:
     return [
         *_softmax(a, inputs),
         "mixed = MatMul (weights, values_by_row)",
-        "out_shape = Shape (q)",
+        "out_shape = Shape (q_rows)",
         "out = Reshape (mixed, out_shape)",
     ]
 
@@ -61,7 +61,7 @@ def mix_in_cache_type(a: Attributes, inputs: Sequence[str]) -> list[str]:
         *_total_of_keys_and_sink(inputs),
         "sums = MatMul (weights, values_by_row)",
         "mixed = Div (sums, total)",
-        "out_shape = Shape (q)",
+        "out_shape = Shape (q_rows)",
         "out = Reshape (mixed, out_shape)",
     ]
 

@@ -32,6 +32,7 @@ struct Shape {
 // row, and within a row head after head.
 struct Work {
   const float *q, *k, *v;  // [T, heads or kv_heads * head_dim]
+  size_t q_stride, kv_stride;  // floats from row to row: more than a row where the three lie in one tensor
   const float* cos_sin;    // [T, rotary_dim] or null
   void* query;             // [T, heads * head_dim], up to 4 bytes each: what `prepare` makes of q
   float* out;              // [T, heads * head_dim]

@@ -17,7 +17,7 @@ __all__ = ["attention_text", "paged_attention_text"]
 def attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
     """The function `Attention` for these attributes and these (present) inputs, as ONNX text."""
     body = [
-        *_split_heads(attributes),
+        *_split_heads(attributes, inputs),
         *rotations(attributes, inputs),
         "t0 = Shape <start = 0, end = 1> (q_heads)",
         "t = Squeeze (t0)",
@@ -37,7 +37,7 @@ def attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
 def paged_attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
     """The function `PagedAttention` for these attributes and these (present) inputs, as ONNX text."""
     body = [
-        *_split_heads(attributes),
+        *_split_heads(attributes, inputs),
         *rotations(attributes, inputs),
         *_locate_rows(),
         *_round_queries(),
@@ -57,15 +57,23 @@ def _function(
     return f'<domain: "paceline", opset_import: ["" : 23]>\n{head} {{\n{lines}\n}}\n'
 
 
-def _split_heads(a: Attributes) -> list[str]:
-    """q_heads [T, heads, head_dim]; k_heads and v_heads [T, kv_heads, head_dim]."""
+def _split_heads(a: Attributes, inputs: Sequence[str]) -> list[str]:
+    """q_heads [T, heads, head_dim]; k_heads and v_heads [T, kv_heads, head_dim]; q_rows, of the output's shape."""
     heads, kv_heads, dim = int(a["heads"]), int(a["kv_heads"]), int(a["head_dim"])
+    if "k" in inputs:
+        rows = ["q_rows = Identity (q)", "k_rows = Identity (k)", "v_rows = Identity (v)"]
+    else:
+        rows = [
+            f"widths = Constant <value_ints = [{heads * dim}, {kv_heads * dim}, {kv_heads * dim}]> ()",
+            "q_rows, k_rows, v_rows = Split <axis = -1> (q, widths)",
+        ]
     return [
+        *rows,
         f"q_shape = Constant <value_ints = [-1, {heads}, {dim}]> ()",
         f"kv_shape = Constant <value_ints = [-1, {kv_heads}, {dim}]> ()",
-        "q_heads = Reshape (q, q_shape)",
-        "k_heads = Reshape (k, kv_shape)",
-        "v_heads = Reshape (v, kv_shape)",
+        "q_heads = Reshape (q_rows, q_shape)",
+        "k_heads = Reshape (k_rows, kv_shape)",
+        "v_heads = Reshape (v_rows, kv_shape)",
     ]
 
 

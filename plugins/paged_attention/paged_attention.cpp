@@ -1,6 +1,6 @@
 // The op PagedAttention: rotate, write new keys and values into their pages, attend.
 //
-//     q, k, v       [..., T, heads or kv_heads * head_dim] float
+//     q, k, v       [..., T, heads or kv_heads * head_dim] float; or q alone, with all three side by side in its rows
 //     kv_pages      [2, num_pages, kv_heads, 16 * head_dim] float or bfloat16, updated in place
 //     page_table    [B, max_pages], query_start [B+1], context_len [B], int32
 //     cos_sin       [T, rotary_dim] float, sinks [heads] float, both optional
@@ -28,7 +28,7 @@ const Kernels& kernels_for_this_machine() {
 }
 
 Work work_of(const Call& call, const Task& task) {
-  return {call.q, call.k, call.v, call.cos_sin, call.query, call.out, call.pool,
+  return {call.q, call.k, call.v, call.q_stride, call.kv_stride, call.cos_sin, call.query, call.out, call.pool,
           call.page_table + task.request * call.max_pages, call.sinks, call.num_pages, task.kv_head,
           task.first_row, task.last_row, call.position(task.request, task.first_row)};
 }
@@ -122,9 +122,11 @@ void require(bool ok, const char* message) {
   if (!ok) throw std::runtime_error(message);
 }
 
-// The op's inputs in their order; cos_sin and sinks may be empty.
+// The op's inputs in their order; k and v may both be empty, and so may cos_sin and sinks.
 struct Inputs {
   Tensor q, k, v, pool, page_table, query_start, context_len, cos_sin, sinks;
+
+  bool is_packed() const { return k.data == nullptr && v.data == nullptr; }
 };
 
 Inputs inputs_of(const Context& context) {
@@ -137,10 +139,15 @@ void check_shapes(const Shape& shape, const Inputs& in) {
   const auto dim = static_cast<int64_t>(shape.head_dim), kv_heads = static_cast<int64_t>(shape.kv_heads);
   const auto heads = static_cast<int64_t>(shape.heads), rotary_dim = static_cast<int64_t>(shape.rotary_dim);
   const int64_t rows = in.q.rank > 0 ? in.q.rows() : 0, requests = in.context_len.count();
-  require(in.q.rank > 0 && in.q.last() == heads * dim, "found: q whose last axis is not heads * head_dim");
-  for (const Tensor& one : {in.k, in.v})
-    require(one.rank > 0 && one.last() == kv_heads * dim && one.rows() == rows,
-            "found: k or v that is not [rows of q, kv_heads * head_dim]");
+  if (in.is_packed()) {
+    require(in.q.rank > 0 && in.q.last() == (heads + 2 * kv_heads) * dim,
+            "found: q, k and v in one tensor whose last axis is not (heads + 2 kv_heads) * head_dim");
+  } else {
+    require(in.q.rank > 0 && in.q.last() == heads * dim, "found: q whose last axis is not heads * head_dim");
+    for (const Tensor& one : {in.k, in.v})
+      require(one.rank > 0 && one.last() == kv_heads * dim && one.rows() == rows,
+              "found: k or v that is not [rows of q, kv_heads * head_dim]");
+  }
   require(in.pool.rank == 4 && in.pool.dims[0] == 2 && in.pool.dims[2] == kv_heads &&
               in.pool.dims[3] == static_cast<int64_t>(kPageTokens) * dim,
           "found: kv_pages that are not [2, pages, kv_heads, 16 * head_dim]");
@@ -174,7 +181,7 @@ class PagedAttention {
  public:
   static constexpr const char* kName = "PagedAttention";
   static constexpr ort::ElementType kPool = Type == PoolType::kFloat ? ort::kFloat : ort::kBfloat16;
-  static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kFloat}, {ort::kFloat},
+  static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional},
                                      {kPool},       {ort::kInt32}, {ort::kInt32},
                                      {ort::kInt32}, {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional}};
   static constexpr Port kOutputs[] = {{ort::kFloat}, {kPool}};
@@ -194,14 +201,21 @@ class PagedAttention {
   void compute(const Context& context) const {
     const Inputs in = inputs_of(context);
     check_shapes(shape_, in);
-    auto* out = context.output_like<float>(0, in.q);
+    const size_t q_width = shape_.heads * shape_.head_dim, kv_width = shape_.kv_heads * shape_.head_dim;
+    const size_t row_width = static_cast<size_t>(in.q.last());  // of q, or of all three
+    Tensor shape = in.q;
+    shape.dims[shape.rank - 1] = static_cast<int64_t>(q_width);
+    auto* out = context.output_like<float>(0, shape);
     void* pages = context.output_like<char>(1, in.pool);
     if (pages != in.pool.data) std::memcpy(pages, in.pool.data, static_cast<size_t>(in.pool.count()) * element_bytes());
     const auto requests = static_cast<size_t>(in.context_len.count());
     if (requests == 0) return;
     static thread_local std::vector<float> query;
-    if (query.size() < static_cast<size_t>(in.q.count())) query.resize(static_cast<size_t>(in.q.count()));
-    const Call call{shape_, kernels_for_this_machine(), in.q.as<float>(), in.k.as<float>(), in.v.as<float>(),
+    if (query.size() < static_cast<size_t>(shape.count())) query.resize(static_cast<size_t>(shape.count()));
+    const auto* q = in.q.as<float>();
+    const auto* k = in.is_packed() ? q + q_width : in.k.as<float>();
+    const auto* v = in.is_packed() ? k + kv_width : in.v.as<float>();
+    const Call call{shape_, kernels_for_this_machine(), q, k, v, row_width, in.is_packed() ? row_width : kv_width,
                     in.cos_sin.as<float>(), in.sinks.as<float>(), pages, in.page_table.as<int32_t>(),
                     in.query_start.as<int32_t>(), in.context_len.as<int32_t>(), static_cast<size_t>(in.q.rows()), requests,
                     static_cast<size_t>(in.page_table.last()), static_cast<size_t>(in.pool.dims[1]), query.data(), out};

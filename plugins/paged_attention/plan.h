@@ -24,7 +24,9 @@ constexpr size_t kPartSegments = 4;  // more segments than these are cut into pa
 struct Call {
   const Shape& shape;
   const Kernels& kernels;
-  const float *q, *k, *v, *cos_sin, *sinks;
+  const float *q, *k, *v;
+  size_t q_stride, kv_stride;
+  const float *cos_sin, *sinks;
   void* pool;
   const int32_t *page_table, *query_start, *context_len;
   size_t rows, requests, max_pages, num_pages;

@@ -59,12 +59,12 @@ void prepare_rows(const Shape& shape, const Work& work) {
   float turned[kMostHeadDim];
   for (size_t row = work.first_row; row < work.last_row; ++row) {
     const float* cos_sin = work.cos_sin == nullptr ? nullptr : work.cos_sin + row * shape.rotary_dim;
-    const size_t kv_offset = (row * shape.kv_heads + work.kv_head) * shape.head_dim;
+    const size_t kv_offset = row * work.kv_stride + work.kv_head * shape.head_dim;
     rotate(shape, work.k + kv_offset, cos_sin, turned);
     write_key_and_value<Element>(shape, work, turned, work.v + kv_offset, work.position(row));
     for (size_t g = 0; g < shape.group(); ++g) {
-      const size_t offset = (row * shape.heads + work.kv_head * shape.group() + g) * shape.head_dim;
-      rotate(shape, work.q + offset, cos_sin, turned);
+      const size_t head = work.kv_head * shape.group() + g, offset = (row * shape.heads + head) * shape.head_dim;
+      rotate(shape, work.q + row * work.q_stride + head * shape.head_dim, cos_sin, turned);
       for (size_t d = 0; d < shape.head_dim; d += kPageTokens)
         Products<Element>::keep(Lanes::load(turned + d), queries + offset + d);
     }

@@ -5,9 +5,10 @@
 
 q, out float32 [..., T, heads * head_dim]; k, v float32 [..., T, kv_heads * head_dim]; cos_sin float32 [T, rotary_dim],
 cosines then sines; sinks float32 [heads]; the rest as plugins/contract.py says. `Attention` takes its T rows as one
-sequence from position 0; `PagedAttention` as rows of several requests, each behind what its pages already hold. It
-rounds to the cache's dtype whatever meets the cache: keys and values, rotated queries, and softmax weights before they
-are divided by their sum.
+sequence from position 0; `PagedAttention` as rows of several requests, each behind what its pages already hold. Where
+`PagedAttention` has neither k nor v, the rows of q hold all three side by side: [..., T, (heads + 2 kv_heads) *
+head_dim]. It rounds to the cache's dtype whatever meets the cache: keys and values, rotated queries, and softmax
+weights before they are divided by their sum.
 """
 
 from collections.abc import Mapping

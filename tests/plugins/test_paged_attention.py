@@ -64,3 +64,18 @@ def test_attention_means_the_same_with_and_without_pages(layer: Layer) -> None:
     attributes = {name: value for name, value in layer.attributes().items() if name != "page_size"}
     out = KernelCase("Attention", attributes, {}, arrays).meaning()(**arrays)[0]
     np.testing.assert_allclose(out, paged, **TOLERANCES["float32"])
+
+
+@pytest.mark.parametrize("layer", [LAYERS["plain"], LAYERS["nine heads on three"], LAYERS["all at once"]])
+def test_three_tensors_and_one_tensor_are_the_same_bits(layer: Layer) -> None:
+    step = make_step(layer, MIX)
+    packed = {name: array for name, array in step.arrays.items() if name not in ("k", "v")}
+    packed["q"] = np.concatenate([step.arrays[name] for name in ("q", "k", "v")], axis=1)
+    case = KernelCase("PagedAttention", layer.attributes(), {}, packed)
+    apart, together = case_of(layer).kernel()(**step.arrays), case.kernel()(**packed)
+    for one, other in zip(apart, together, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(case.meaning()(**packed)[0], apart[0], **TOLERANCES["float32"])
+    with pytest.raises(Exception, match="in one tensor"):
+        case.kernel()(**{**packed, "q": packed["q"][:, :-16]})
