@@ -64,7 +64,7 @@ def open_runtime(folder: Path, settings: Settings = Settings()) -> OpenedBundle:
     needs_draft = bundle.has_draft and defaults.drafting in (DraftMethod.DRAFT, DraftMethod.AUTO)
     roles = ("target", "draft") if needs_draft else ("target",)
     num_pages = _num_pages(bundle, roles, settings)
-    engines = [_open_engine(bundle, role, num_pages, settings) for role in roles]
+    engines = [_open_engine(bundle, role, num_pages, len(roles), settings) for role in roles]
     tokenizer = BundleTokenizer(bundle)
     loop = Loop(
         engines[0],
@@ -76,13 +76,13 @@ def open_runtime(folder: Path, settings: Settings = Settings()) -> OpenedBundle:
     return OpenedBundle(bundle, Runtime(loop, tokenizer), tokenizer, defaults)
 
 
-def _open_engine(bundle: Bundle, role: str, num_pages: int, settings: Settings) -> CpuEngine:
+def _open_engine(bundle: Bundle, role: str, num_pages: int, num_engines: int, settings: Settings) -> CpuEngine:
     _, path = bundle.engine(role, KIND)
     own = bundle.manifest.recipe["runtime"]["threads"] or len(os.sched_getaffinity(0))
     threads = _chosen(settings.threads, own)
     if threads < 1:
         raise BundleError(f"threads = {threads}", needed="at least 1", do="raise it or leave it out")
-    return CpuEngine.open(path, _bounded(bundle.role(role).facts, settings), num_pages, threads)
+    return CpuEngine.open(path, _bounded(bundle.role(role).facts, settings), num_pages, threads, num_engines)
 
 
 def _chosen(setting: int | None, otherwise: int) -> int:
