@@ -24,7 +24,7 @@ REAL_TOKENS = 1_000
 def pair_of(bundle_folder: Path, longest_output: int) -> Pair:
     bundle = open_bundle(bundle_folder)
     engines = [
-        CpuEngine.open(bundle.engine(role, "cpu")[1], bundle.role(role).facts, NUM_PAGES, threads=2)
+        CpuEngine.open(bundle.engine(role, "cpu")[1], bundle.role(role).facts, NUM_PAGES, threads=2, num_engines=2)
         for role in ("target", "draft")
     ]
     tokenizer = BundleTokenizer(bundle)
