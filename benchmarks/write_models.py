@@ -6,7 +6,7 @@ vectors in fp32). Run in the main environment: `python benchmarks/write_models.p
 """
 
 import json
-from importlib import resources
+from importlib import metadata
 from pathlib import Path
 
 import gguf
@@ -56,11 +56,17 @@ def tokenizer_config(generation_config: bytes) -> dict[str, str]:
     }
 
 
+def source_path() -> str:
+    """The GGUF file; the package around it is not imported, as it wants more than its model to be installed."""
+    files = metadata.distribution(PACKAGE).files or []
+    return str(next(file for file in files if file.name == NAME).locate())
+
+
 def write_gguf(path: Path, kind: gguf.GGMLQuantizationType) -> None:
     """The source with its matrices in `kind`; written beside `path` first, as a half-written model would load."""
     if path.exists():
         return
-    reader = gguf.GGUFReader(str(resources.files(PACKAGE.replace("-", "_")) / NAME))
+    reader = gguf.GGUFReader(source_path())
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(partial, str(reader.fields["general.architecture"].contents()))
     copy_metadata(reader, writer)
