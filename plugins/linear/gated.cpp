@@ -23,7 +23,7 @@ const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, 
   return floats;
 }
 
-void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
+void gate_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
   static thread_local std::vector<float> kept_gate, kept_up;
   const swiglu::Activate activate = swiglu::activate_for_this_machine();
   const size_t columns = call.n / 2, panels = last_panel - first_panel, width = panels * kLanes;
@@ -35,6 +35,15 @@ void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel
     const float* up = half_sums(call, row, rows, up_panel, panels, ahead, kept_up);
     for (size_t r = 0; r < rows; ++r)
       activate(gate + r * width, up + r * width, y + (row + r) * columns + first_panel * kLanes, width);
+  }
+}
+
+// As `sum_task`; a group has panels of both halves.
+void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
+  const size_t group = call.rows > kFewRows ? panels_of_group(2 * call.words) : last_panel - first_panel;
+  for (size_t panel = first_panel; panel < last_panel; panel += group) {
+    const size_t end = std::min(panel + group, last_panel);
+    gate_group(call, y, panel, end, end < last_panel ? call.panel_at(end) : next);
   }
 }
 

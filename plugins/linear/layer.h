@@ -18,6 +18,8 @@ namespace paceline::linear {
 constexpr size_t kPaddedK = 64;     // plugins/linear/pack.py pads K to this many elements
 constexpr size_t kLeastPanels = 8;  // of one task: fewer are not worth a hand-over
 constexpr size_t kFinishRows = 48;  // rows summed before they are finished: their sums are still in level 2
+constexpr size_t kFewRows = 8;      // rows that every kernel takes in one pass over the weights
+constexpr size_t kGroupBytes = size_t{512} << 10;  // of weights that all rows meet before the next: they stay in level 2
 
 constexpr size_t elements_in_word(Format format) { return format == Format::kF32 ? 1 : format == Format::kBf16 ? 2 : 4; }
 
@@ -94,6 +96,13 @@ inline std::shared_ptr<Successor> follow_previous(const Successor& weights) {
 inline size_t num_tasks(size_t panels) {
   static const size_t processors = std::max(1u, std::thread::hardware_concurrency());
   return std::max<size_t>(1, std::min(processors, panels / kLeastPanels));
+}
+
+// Panels of a group: a multiple of what any kernel takes at a time.
+inline size_t panels_of_group(size_t words) {
+  constexpr size_t kMultiple = 24;
+  const size_t panels = kGroupBytes / (words * kWordsPerPanelRow * sizeof(uint32_t));
+  return std::max(kMultiple, panels / kMultiple * kMultiple);
 }
 
 // Memory that a thread keeps from call to call; grows, never shrinks.

@@ -44,13 +44,22 @@ void sum_edge(const Call& call, float* y, size_t panel, size_t row, size_t rows)
     call.finish(sums + r * kLanes, y + (row + r) * call.n + column, row + r, column, call.n - column);
 }
 
-void sum_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
+void sum_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
   const size_t whole = std::min(last_panel, call.n / kLanes);
   for (size_t row = 0; row < call.rows; row += kFinishRows) {
     const size_t rows = std::min(kFinishRows, call.rows - row);
     const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
     if (first_panel < whole) sum_inside(call, y, first_panel, whole - first_panel, row, rows, ahead);
     if (whole < last_panel) sum_edge(call, y, whole, row, rows);
+  }
+}
+
+// Few rows read all weights once, in one go; many rows read a group of panels again and again.
+void sum_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
+  const size_t group = call.rows > kFewRows ? panels_of_group(call.words) : last_panel - first_panel;
+  for (size_t panel = first_panel; panel < last_panel; panel += group) {
+    const size_t end = std::min(panel + group, last_panel);
+    sum_group(call, y, panel, end, end < last_panel ? call.panel_at(end) : next);
   }
 }
 

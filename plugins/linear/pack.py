@@ -13,7 +13,7 @@ from ml_dtypes import bfloat16
 
 from .schema import PADDED_K, PANEL_COLUMNS, padded_size
 
-__all__ = ["int8_scales", "pack_bf16", "pack_f32", "pack_int8", "packed_shape", "quantize_int8", "unpack"]
+__all__ = ["int8_scales", "pack_bf16", "pack_f32", "pack_int8", "pack_steps", "packed_shape", "quantize_int8", "unpack"]
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
@@ -58,6 +58,11 @@ def pack_int8(weight: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
     """`weight` [K, N] as int8 panels, and the float32 scale of each column [N]."""
     packed = _packed(weight, 4, np.dtype(np.int8), lambda columns: quantize_int8(columns)[0])
     return np.asarray(packed, np.int8), int8_scales(weight)
+
+
+def pack_steps(steps: Floats) -> npt.NDArray[np.int8]:
+    """`steps` [K, N], whole numbers of int8's range, as int8 panels."""
+    return np.asarray(_packed(steps, 4, np.dtype(np.int8), lambda columns: columns.astype(np.int8)), np.int8)
 
 
 def unpack(packed: Array, k: int, n: int) -> Array:
