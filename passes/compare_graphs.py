@@ -8,7 +8,7 @@ Comparing structure instead was the alternative and lost: it cannot say that a r
 import ctypes
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,13 +60,15 @@ def stock_session(model: ir.Model) -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def run_session(session: onnxruntime.InferenceSession, inputs: Arrays) -> dict[str, np.ndarray]:
-    """The session's outputs by name; bfloat16 comes and goes as ml_dtypes' type.
+def run_session(
+    session: onnxruntime.InferenceSession, inputs: Arrays, wanted: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
+    """The session's outputs by name, all or those `wanted`; bfloat16 comes and goes as ml_dtypes' type.
 
     Inputs that the graph does not have are left out; one that is missing is onnxruntime's error.
     """
     feeds = {value.name: _ort_value(inputs[value.name]) for value in session.get_inputs() if value.name in inputs}
-    names = [value.name for value in session.get_outputs()]
+    names = [value.name for value in session.get_outputs()] if wanted is None else list(wanted)
     results = session.run_with_ort_values(names, feeds)
     return {name: _array(value) for name, value in zip(names, results, strict=True)}
 

@@ -38,6 +38,14 @@ class Linear:
         return array.T if self.stored_transposed else array
 
     @property
+    def product(self) -> ir.Node:
+        """The MatMul."""
+        node = self.last_node
+        if node.op_type == "MatMul":
+            return node
+        return next(maker for value in node.inputs if value is not None and (maker := value.producer()) is not None)
+
+    @property
     def last_node(self) -> ir.Node:
         """The node that makes y: the Add where there is a bias, else the MatMul."""
         node = self.y.producer()

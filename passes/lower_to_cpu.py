@@ -1,12 +1,18 @@
-"""Linear layers for the CPU engine: MatMul with a constant matrix becomes an op over packed weights.
+"""Linear layers for the CPU engine: a product of rounded rows and stored weights becomes an op over packed weights.
 
-In: the portable graph. Out: a graph whose linear layers are `paceline::LinearF32`, `LinearBf16` or `LinearInt8`, as the
-target's `weights` say, their matrices packed for the kernels, tensor by tensor, when somebody writes the graph. MatMul
-as onnxruntime has it lost: no bf16 on CPUs, int8 activations per tensor instead of per row, and another order of sums
-at one row than at many, so that a row's bits would depend on its neighbours.
+In: the portable graph, which says by itself how rows are rounded and weights stored. Out: `paceline::LinearF32`,
+`LinearBf16` and `LinearInt8`, their matrices packed for the kernels, tensor by tensor, when somebody writes the graph.
+MatMul as onnxruntime has it lost: no bf16 on CPUs, int8 activations per tensor instead of per row, and another order
+of sums at one row than at many, so that a row's bits would depend on its neighbours.
+
+    rows, weights                what the CPU runs
+    bf16, bf16 or blocks         LinearBf16; small blocks are widened when the engine is written
+    int8 a row, int8             LinearInt8
+    fp8, fp8                     LinearBf16 on the fp8 numbers themselves, which bfloat16 holds exactly, then the scales
+    anything else                LinearF32 behind whatever rounds the rows
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,50 +22,41 @@ from ..plugins.contract import DOMAIN
 from ..plugins.linear import pack
 from ..plugins.linear.schema import FORMATS, IN_FEATURES, OUT_FEATURES
 from .base import Fusion, run_fusion
-from .errors import PassError
-from .linears import Linear, linear_behind
+from .rounded_rows import Place
 from .target import Target
-from .weights import constant_of, derive, registered, value_like
+from .typed_linears import TypedLinear, typed_linear_behind
+from .weights import derive, read, registered, value_like
 
 __all__ = ["lower_to_cpu"]
 
-
-Compute = Callable[[np.ndarray], np.ndarray]
-
 DTYPES = {"fp32": ir.DataType.FLOAT, "bf16": ir.DataType.BFLOAT16, "int8": ir.DataType.INT8}
-PACKERS: dict[str, Compute] = {
+PACKERS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "fp32": pack.pack_f32,
     "bf16": pack.pack_bf16,
-    "int8": lambda matrix: pack.pack_int8(matrix)[0],
+    "int8": pack.pack_steps,
 }
+FLOAT = ir.DataType.FLOAT
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One linear layer and the format that its weights get: a key of `FORMATS`."""
+    """One layer, and the kernel's format that it gets: a key of `FORMATS`."""
 
-    linear: Linear
+    linear: TypedLinear
     weights: str
 
 
 def lower_to_cpu(model: ir.Model, target: Target) -> int:
     """Replace every linear layer by an op of ours with packed weights; returns how many.
 
-    before:  Add(MatMul(x, W), b)                     W: [in, out], or a Transpose of [out, in]; b may be absent
+    before:  Add(MatMul(rows, W), b)              see the table above; b may be absent
     after:   LinearBf16(x, packed W, b, in_features=, out_features=)
              LinearInt8(x, packed W, scale of each column, b, ...)
 
     A matrix that is used elsewhere too (a tied embedding table) stays beside its packed copy.
-    Kept untouched: products of two computed values; matrices of more than two axes or of another type than float32.
-    Raises: PassError if the target's `weights` is no format of the CPU engine.
+    Kept untouched: products of two computed values; matrices of more than two axes.
     Source: plugins/linear for the ops and the layouts.
     """
-    if target.weights not in FORMATS:
-        raise PassError(
-            f"weights = {target.weights!r}",
-            needed=f"a format that the CPU engine has: {', '.join(FORMATS)}",
-            do="change 'weights' of this engine in the recipe",
-        )
     return run_fusion(model, target, Fusion(_pattern, _check, _rewrite))
 
 
@@ -69,42 +66,102 @@ def _pattern(node: ir.Node) -> ir.Value | None:
         return None
     product = node.outputs[0]
     for user in product.consumers():
-        if user.op_type == "Add" and not isinstance(linear_behind(user.outputs[0]), str):
+        if user.op_type == "Add" and not isinstance(typed_linear_behind(user.outputs[0]), str):
             return user.outputs[0]
     return product
 
 
 def _check(y: ir.Value, target: Target) -> Plan | str:
-    linear = linear_behind(y)
+    del target  # the graph says it
+    linear = typed_linear_behind(y)
     if isinstance(linear, str):
         return linear
-    tensor = constant_of(linear.weight)
-    if tensor is None or tensor.dtype != ir.DataType.FLOAT:
-        return f"the weight {linear.weight.name} is {linear.weight.dtype}, not FLOAT"
-    return Plan(linear, target.weights)
+    if linear.product_rows.dtype != FLOAT:
+        return f"the rows {linear.product_rows.name} are {linear.product_rows.dtype}, not FLOAT"
+    return Plan(linear, _kernel_format(linear))
+
+
+def _kernel_format(linear: TypedLinear) -> str:
+    rows, stored = linear.rows.dtype, linear.stored
+    if rows == ir.DataType.INT8 and stored.dtype == ir.DataType.INT8 and linear.rows.scale is None:
+        return "int8" if not stored.block_size else "fp32"
+    if rows == ir.DataType.BFLOAT16 and (stored.dtype == ir.DataType.BFLOAT16 or stored.block_size):
+        return "bf16"
+    if _is_fp8(linear):
+        return "bf16"
+    return "fp32"
+
+
+def _is_fp8(linear: TypedLinear) -> bool:
+    fp8 = ir.DataType.FLOAT8E4M3FN
+    return linear.rows.dtype == fp8 and linear.stored.dtype == fp8 and linear.rows.scale is not None
 
 
 def _rewrite(graph: ir.Graph, plan: Plan) -> None:
     linear = plan.linear
-    packed = [registered(graph, value) for value in _packed(linear, plan.weights)]
-    inputs = [linear.x, *packed] + ([linear.bias] if linear.bias is not None else [])
+    if _is_fp8(linear):
+        _rewrite_fp8(graph, linear)
+        return
+    x = linear.product_rows if plan.weights == "fp32" else linear.rows.x
+    inputs = [x, *_packed(graph, linear, plan.weights)]
+    _put(graph, linear, plan.weights, inputs, linear.bias)
+
+
+def _put(graph: ir.Graph, linear: TypedLinear, weights: str, inputs: list[ir.Value], bias: ir.Value | None) -> ir.Value:
+    """The op in the place of the layer."""
     sizes = {IN_FEATURES: linear.in_features, OUT_FEATURES: linear.out_features}
     y = value_like(linear.y, str(linear.y.name))
-    node = ir.node(FORMATS[plan.weights].op_type, inputs, sizes, domain=DOMAIN, outputs=[y])
+    inputs = inputs + ([bias] if bias is not None else [])
+    node = ir.node(FORMATS[weights].op_type, inputs, sizes, domain=DOMAIN, outputs=[y])
     graph.insert_before(linear.last_node, node)
     linear.y.replace_all_uses_with(y, replace_graph_outputs=True)
+    return y
 
 
-def _packed(linear: Linear, weights: str) -> list[ir.Value]:
+def _packed(graph: ir.Graph, linear: TypedLinear, weights: str) -> list[ir.Value]:
     """The initializers of a layer, not computed yet: the packed matrix, and for int8 the scales of its columns."""
-    name = f"{linear.weight.name}/packed_{weights}"
+    stored = linear.stored
+    if weights != "int8":
+        return [_pack(graph, linear, weights, stored.matrix)]
+    assert stored.scale is not None
+    return [_pack(graph, linear, weights, stored.steps), stored.scale]
+
+
+def _pack(graph: ir.Graph, linear: TypedLinear, weights: str, matrix: Callable[[], np.ndarray]) -> ir.Value:
+    name = f"{linear.stored.constant.name}/packed_{weights}"
     shape = pack.packed_shape(linear.in_features, linear.out_features, FORMATS[weights].group)
-    values = [derive(name, DTYPES[weights], shape, lambda: PACKERS[weights](linear.matrix()))]
-    if weights == "int8":
-        columns = (linear.out_features,)
-        values.append(derive(f"{name}/scale", ir.DataType.FLOAT, columns, lambda: _scale(linear)))
-    return values
+    return registered(graph, derive(name, DTYPES[weights], shape, lambda: PACKERS[weights](matrix())))
 
 
-def _scale(linear: Linear) -> np.ndarray:
-    return pack.int8_scales(linear.matrix())
+def _rewrite_fp8(graph: ir.Graph, linear: TypedLinear) -> None:
+    """y = LinearBf16(fp8 numbers of x, fp8 numbers of W) * (scale of x * scales of W) + b: exact products."""
+    x, scale = linear.rows.x, linear.rows.scale
+    assert scale is not None
+    place = Place(graph, linear.last_node, f"{linear.y.name}")
+    fp8 = ir.DataType.FLOAT8E4M3FN
+    small = place.add("fp8", "QuantizeLinear", [x, scale], fp8, x.shape, output_dtype=fp8.value)
+    steps = place.add("steps", "Cast", [small], FLOAT, x.shape, to=FLOAT.value)
+    columns = linear.stored.scale
+    assert columns is not None
+    factors = derive(
+        f"{columns.name}/rows",
+        FLOAT,
+        (linear.out_features,),
+        lambda: np.asarray(read(columns) * read(scale), np.float32),
+    )
+    matrix = _pack(graph, linear, "bf16", linear.stored.steps)
+    sizes = {IN_FEATURES: linear.in_features, OUT_FEATURES: linear.out_features}
+    product = value_like(linear.y, f"{linear.y.name}/product")
+    node = ir.node(FORMATS["bf16"].op_type, [steps, matrix], sizes, domain=DOMAIN, outputs=[product])
+    graph.insert_before(linear.last_node, node)
+    y = place.add("scaled", "Mul", [product, registered(graph, factors)], FLOAT, linear.y.shape)
+    if linear.bias is not None:
+        y = place.add("biased", "Add", [y, linear.bias], FLOAT, linear.y.shape)
+    _take_over(linear.y, y)
+
+
+def _take_over(old: ir.Value, new: ir.Value) -> None:
+    """`new` in the place of `old`, under its name."""
+    name, old.name = old.name, f"{old.name}/before"
+    new.name = name
+    old.replace_all_uses_with(new, replace_graph_outputs=True)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from .target import Target
+from .weights import module_of
 
 __all__ = ["name_values"]
 
 LAYER = re.compile(r"(?:[^.]+\.)*?\d+(?=\.)")  # "model.layers.3" of "model.layers.3.mlp.up_proj"
-WEIGHT = re.compile(r"\.(weight|bias|inv_freq)\b.*$")  # what follows the module in a state-dict name
 EXPORTERS_NAME = re.compile(r"\w+")  # val_3, add_50: no dot, as state-dict names have
 
 
@@ -81,10 +81,7 @@ def _module(node: ir.Node) -> str | None:
         producer = value.producer() if value is not None else None
         is_transposed = producer is not None and producer.op_type == "Transpose"
         weight = producer.inputs[0] if producer is not None and is_transposed else value
-        if weight is not None and weight.is_initializer() and WEIGHT.search(str(weight.name)):
-            modules = [WEIGHT.sub("", part) for part in str(weight.name).split("+")]
-            others = [module.rpartition(".")[2] for module in modules[1:]]
-            stem = "+".join([modules[0], *others])
+        if weight is not None and weight.is_initializer() and (stem := module_of(str(weight.name))):
             return f"{stem}/transposed" if node.op_type == "Transpose" else stem
     return None
 

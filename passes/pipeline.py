@@ -5,6 +5,7 @@ themselves was the alternative and lost: the order would be nowhere to be read.
 """
 
 from .base import Pass
+from .cast_linears import cast_linears
 from .drop_batch_axis import drop_batch_axis
 from .eliminate_duplicates import eliminate_duplicates
 from .fuse_gated_linear import fuse_gated_linear
@@ -19,15 +20,19 @@ from .merge_slices import merge_slices
 from .name_bindings import name_bindings
 from .name_values import name_values
 from .pack_attention_inputs import pack_attention_inputs
+from .quantize_fp8 import quantize_fp8
+from .quantize_int8 import quantize_int8
+from .quantize_weight_only import quantize_weight_only
 from .recognize_ops import recognize_ops
 from .select_logit_rows import select_logit_rows
 from .simplify_layout import simplify_layout
+from .smooth_inputs import smooth_inputs
 from .sort_nodes import sort_nodes
-from .store_embedding_bf16 import store_embedding_bf16
+from .store_embedding import store_embedding
 from .tidy import clear_notes, fold_constants, lift_constants, remove_dead_code, remove_no_ops
 from .transpose_weights import transpose_weights
 
-__all__ = ["CPU", "PORTABLE", "TIDY"]
+__all__ = ["CPU", "PORTABLE", "PRECISION", "TIDY"]
 
 TIDY: tuple[Pass, ...] = (  # what every exporter leaves behind; part of export
     fold_constants,  # shapes, axes and "1 + weight" become constants that later patterns can read
@@ -39,7 +44,9 @@ TIDY: tuple[Pass, ...] = (  # what every exporter leaves behind; part of export
     name_values,  # in order, so that equal graphs are named equally; reasons of later passes say these names
 )
 
-PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<role>.onnx
+PORTABLE: tuple[
+    Pass, ...
+] = (  # any target, in float32: what calibration runs and every other graph is measured against
     eliminate_duplicates,  # before the fusions: they ask whether two layers read the very same table
     recognize_ops,  # RMSNormalization and RotaryEmbedding out of small operators: the fusions know these only
     eliminate_duplicates,  # again: recognition makes a table for each layer
@@ -61,11 +68,22 @@ PORTABLE: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<
     name_bindings,  # last of all: is the border the contract's?
 )
 
+PRECISION: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/<role>.onnx
+    smooth_inputs,  # while all weights are float32
+    quantize_fp8,
+    quantize_int8,
+    quantize_weight_only,
+    cast_linears,
+    store_embedding,  # after the head, which may be tied to the table and stored otherwise
+    remove_dead_code,
+    sort_nodes,
+    name_values,
+)
+
 CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
     pack_attention_inputs,  # the kernel takes strides; other targets' attention does not
     fuse_gated_linear,  # on packed weights: only this target's kernels end in a gate
-    store_embedding_bf16,  # after the head, which may be tied to the table, got its own copy
     sort_nodes,
     name_values,
 )

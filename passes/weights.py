@@ -5,13 +5,15 @@ once and compute their bytes only when somebody writes or runs the graph, one te
 pass itself was simpler and lost: it holds every weight of the model in memory, twice.
 """
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["constant_of", "derive", "int64_constant", "read", "registered", "small_constant", "value_like"]
+__all__ = ["constant_of", "derive", "int64_constant", "module_of", "read", "registered", "small_constant", "value_like"]
 
+WEIGHT = re.compile(r"\.(weight|bias|inv_freq)\b.*$")  # what follows the module in a state-dict name
 SMALL_ELEMENTS = 1 << 16  # what a pass may read in order to decide: norm weights, shapes, scalars; never a matrix
 
 
@@ -37,6 +39,14 @@ def constant_of(value: ir.Value | None) -> ir.TensorProtocol | None:
     if value is None or value.is_graph_input():
         return None
     return ir.convenience.get_const_tensor(value)
+
+
+def module_of(name: str) -> str | None:
+    """The module whose parameter the initializer `name` is or comes from: "a.q+k" for "a.q.weight+a.k.weight/int8"."""
+    if WEIGHT.search(name) is None:
+        return None
+    modules = [WEIGHT.sub("", part) for part in name.split("+")]
+    return "+".join([modules[0], *(module.rpartition(".")[2] for module in modules[1:])])
 
 
 def registered(graph: ir.Graph, initializer: ir.Value) -> ir.Value:

@@ -18,7 +18,7 @@ from ..plugins.native.library import library_path
 from .batch import Batch
 from .errors import BundleError, NativeLibraryError
 
-__all__ = ["CpuEngine"]
+__all__ = ["CpuEngine", "kernel_options", "session_options"]
 
 ONNX_TYPES = {"float32": 1, "float16": 10, "bfloat16": 16}  # onnx.TensorProto.DataType
 POOL_TYPES = {"float32": np.float32, "float16": np.uint16, "bfloat16": np.uint16}  # bytes that numpy can hold
@@ -49,16 +49,7 @@ class CpuEngine:
 
         Raises: NativeLibraryError when the kernels are missing or do not fit, BundleError when the file does not load.
         """
-        options = session_options(threads, num_engines)
-        kernels = library_path()
-        try:
-            options.register_custom_ops_library(str(kernels))
-        except Exception as error:
-            raise NativeLibraryError(
-                f"onnxruntime {ort.__version__} does not take {kernels.name} ({error})",
-                needed="onnxruntime 1.23 or newer",
-                do="pip install -U 'paceline[cpu]'",
-            ) from error
+        options = kernel_options(threads, num_engines)
         return cls(open_session(path, options), facts, num_pages)
 
     @classmethod
@@ -114,6 +105,21 @@ def session_options(threads: int, num_engines: int = 1) -> ort.SessionOptions:
     options.log_severity_level = 3
     if num_engines > 1:
         options.add_session_config_entry("session.force_spinning_stop", "1")
+    return options
+
+
+def kernel_options(threads: int, num_engines: int = 1) -> ort.SessionOptions:
+    """`session_options` with our kernels. Raises: NativeLibraryError when they are missing or do not fit."""
+    options = session_options(threads, num_engines)
+    kernels = library_path()
+    try:
+        options.register_custom_ops_library(str(kernels))
+    except Exception as error:
+        raise NativeLibraryError(
+            f"onnxruntime {ort.__version__} does not take {kernels.name} ({error})",
+            needed="onnxruntime 1.23 or newer",
+            do="pip install -U 'paceline[cpu]'",
+        ) from error
     return options
 
 

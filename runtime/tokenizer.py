@@ -6,27 +6,36 @@ rendered by the template, which writes its specials itself, so none are added ag
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-from .bundle import Bundle
 from .detokenize import StreamWriter
 from .errors import BundleError, RequestError
 from .sampling_params import SamplingParams
 
-__all__ = ["BundleTokenizer", "Message"]
+__all__ = ["BundleTokenizer", "Message", "TextFiles"]
 
 Message = Mapping[str, str]
 """One turn of a chat: "role" and "content"."""
 
 
+class TextFiles(Protocol):
+    """Whoever holds a model's text files: a bundle, or a checkpoint that is to become one."""
+
+    def read_text(self, name: str) -> str | None:
+        """A text file, None where there is none of that name."""
+
+    def generation_config(self) -> Mapping[str, object]:
+        """Special ids of the model, where known."""
+
+
 class BundleTokenizer:
     """See runtime/generate.py: `TextCodec`, and chats."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: TextFiles) -> None:
         text = bundle.read_text("tokenizer.json")
         if text is None:
             raise BundleError("no tokenizer.json", needed="the model's tokenizer", do="build the bundle again")

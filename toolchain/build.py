@@ -11,18 +11,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
-from ..passes.base import PassReport
+from ..passes.number_formats import HIGHER
 from ..passes.target import Target
 from ..plugins.contract import GraphFacts
 from ..runtime.manifest import EngineEntry, PassEntry, RoleEntry
 from .build_report import BuildReport, RoleReport
+from .build_role import RoleJob, RoleResult, build_role
 from .checkpoint import Checkpoint, open_checkpoint
-from .errors import CheckpointError, RecipeError
-from .export import ExportedModel, export_model, save_graph
+from .errors import CheckpointError, GateError, RecipeError
+from .gate import check_result
 from .layer_subset import LayerSubset, parse_layers
-from .optimize import check_switched_off, lower, optimize
+from .optimize import check_switched_off
 from .pack import pack_bundle
 from .progress import Progress
 from .recipe import DraftModel, Recipe
@@ -36,7 +37,8 @@ CACHE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildReport:
     """Build everything that `recipe` asks for into the folder `output`, replacing a bundle that is there.
 
-    Raises: RecipeError, CheckpointError, ArchitectureError, VocabularyError, PassError; `output` is then as before.
+    Raises: RecipeError, CheckpointError, ArchitectureError, VocabularyError, PassError, PrecisionError, GateError;
+    `output` is then as before.
     """
     check_switched_off(_switched_off(recipe))
     begin = time.perf_counter()
@@ -49,15 +51,21 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
         with progress.stage("pack the bundle"):
             _check_draft(checkpoints, {role: report.entry.facts for role, report in reports.items()})
             report = BuildReport.measured(output, reports, time.perf_counter() - begin)
+            _check_gate(report, output)
             pack_bundle(staging, recipe, checkpoints["target"].tokenizer_files(), report)
     return report
 
 
 def target_of(recipe: Recipe) -> Target:
     """What the passes need to know of the recipe."""
+    options = recipe.quantization
     return Target(
         name="cpu",
-        weights=recipe.quantization.weights,
+        weights=options.weights,
+        head=options.head or HIGHER.get(options.weights),
+        keep=tuple(options.keep.items()),
+        embedding=options.embedding,
+        block_size=options.block_size,
         cache_dtype=CACHE_DTYPES[recipe.kv_cache.dtype],
         page_size=recipe.kv_cache.page_size,
     )
@@ -97,19 +105,25 @@ def _open_draft(draft: DraftModel, target: Checkpoint) -> Checkpoint:
 
 
 def _build_role(role: str, checkpoint: Checkpoint, recipe: Recipe, staging: Path, progress: Progress) -> RoleReport:
-    """Export, optimize, save the portable graph, lower, save the engine."""
-    target = target_of(recipe)
-    with progress.stage(f"{role}: export"):
-        exported = export_model(checkpoint, target)
-    with progress.stage(f"{role}: optimize"):
-        reports = optimize(exported.model, target, switched_off=_switched_off(recipe))
-    with progress.stage(f"{role}: write the portable graph"):
-        _save(exported, staging / "graph" / f"{role}.onnx")
-    with progress.stage(f"{role}: lower to {target.name}, {target.weights}"):
-        reports += lower(exported.model, target, switched_off=_switched_off(recipe))
-        _save(exported, staging / "engines" / target.name / f"{role}.onnx")
-    facts = _bounded(exported.facts, recipe.runtime.max_seq_len, role)
-    return RoleReport(_role_entry(role, checkpoint, recipe, facts, reports, target), reports)
+    """The role's graphs, and what the manifest and the reports say of it."""
+    with TemporaryDirectory(prefix=".work-", dir=staging) as work:
+        result = build_role(RoleJob(role, checkpoint, recipe, target_of(recipe), staging, Path(work), progress))
+    facts = _bounded(result.facts, recipe.runtime.max_seq_len, role)
+    return RoleReport(_role_entry(role, checkpoint, recipe, facts, result), result)
+
+
+def _check_gate(report: BuildReport, output: Path) -> None:
+    """Raise `GateError` if the gate does not hold, with its figures in a file that outlives the build."""
+    result = report.roles["target"].result.gate
+    if result is None:
+        return
+    try:
+        check_result(result)
+    except GateError as error:
+        path = output.with_name(f"{output.name}.failed") / "accuracy.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(report.accuracy_json())
+        raise GateError(error.found, needed=error.needed, do=f"{error.do}; all figures are in {path}") from None
 
 
 def _switched_off(recipe: Recipe) -> tuple[str, ...]:
@@ -129,18 +143,12 @@ def _bounded(facts: GraphFacts, max_seq_len: int | None, role: str) -> GraphFact
     return replace(facts, max_positions=max_seq_len)
 
 
-def _save(exported: ExportedModel, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_graph(exported.model, path)
-
-
 def _role_entry(
     role: str,
     checkpoint: Checkpoint,
     recipe: Recipe,
     facts: GraphFacts,
-    reports: tuple[PassReport, ...],
-    target: Target,
+    result: RoleResult,
 ) -> RoleEntry:
     draft = recipe.draft
     source = recipe.target.checkpoint if role == "target" or draft is None else draft.checkpoint
@@ -148,8 +156,8 @@ def _role_entry(
         source=source if role == "target" or draft is None or not draft.layers else f"{source} layers {draft.layers}",
         source_sha256=checkpoint.digest(),
         facts=facts,
-        passes=tuple(PassEntry(report.name, report.count) for report in reports),
-        engines={target.name: EngineEntry(f"engines/{target.name}/{role}.onnx", target.weights)},
+        passes=tuple(PassEntry(report.name, report.count) for report in result.passes),
+        engines={result.target.name: EngineEntry(f"engines/{result.target.name}/{role}.onnx", result.target.weights)},
     )
 
 

@@ -4,6 +4,8 @@ PacelineError (plugins/errors.py)
 ├── RecipeError              the recipe has an unknown key, a bad value, or asks for what cannot be had
 ├── CheckpointError          weights are missing, truncated, of the wrong shape or of an unknown format
 ├── ArchitectureError        the model cannot be exported under the graph contract
+├── PrecisionError           a graph is not in the number formats that were asked for
+├── GateError                a build is whole, and not good enough to ship
 ├── VocabularyError          draft and target do not speak the same token ids
 └── MissingExtraError        an optional dependency is not installed
 """
@@ -13,7 +15,9 @@ from ..plugins.errors import PacelineError
 __all__ = [
     "ArchitectureError",
     "CheckpointError",
+    "GateError",
     "MissingExtraError",
+    "PrecisionError",
     "RecipeError",
     "VocabularyError",
 ]
@@ -37,3 +41,11 @@ class VocabularyError(PacelineError):
 
 class MissingExtraError(PacelineError):
     """A stage needs packages that the base install does not bring."""
+
+
+class PrecisionError(PacelineError):
+    """What stands in a graph is not what the recipe asks for."""
+
+
+class GateError(PacelineError):
+    """A gate of the recipe does not hold; the message has the figures."""

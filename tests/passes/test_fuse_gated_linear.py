@@ -6,8 +6,10 @@ from graph_text import graph, listing
 from pass_case import assert_same_numbers, check_kept, check_rewrite
 
 from paceline.passes.base import run_passes
+from paceline.passes.cast_linears import cast_linears
 from paceline.passes.fuse_gated_linear import fuse_gated_linear
 from paceline.passes.lower_to_cpu import lower_to_cpu
+from paceline.passes.quantize_int8 import quantize_int8
 from paceline.passes.target import Target
 from paceline.plugins.linear.pack import pack_f32
 
@@ -29,9 +31,9 @@ def test_a_projection_and_its_gate_become_one_op() -> None:
 def test_every_format_keeps_its_numbers(weights: str) -> None:
     text = f"(float[T,{K}] x) => (float[T,{I}] y) {{ product = MatMul(x, w)\n y = paceline.SwiGLU(product) }}"
     plain, gated = graph(text, w=MATRIX), graph(text, w=MATRIX)
-    run_passes(plain, Target(weights=weights), (lower_to_cpu,))
-    reports = run_passes(gated, Target(weights=weights), (lower_to_cpu, fuse_gated_linear))
-    assert [report.count for report in reports] == [1, 1]
+    run_passes(plain, Target(weights=weights), (cast_linears, quantize_int8, lower_to_cpu))
+    reports = run_passes(gated, Target(weights=weights), (cast_linears, quantize_int8, lower_to_cpu, fuse_gated_linear))
+    assert [report.count for report in reports[2:]] == [1, 1]
     assert "SwiGLU" not in listing(gated)
     assert_same_numbers(plain, gated)
 

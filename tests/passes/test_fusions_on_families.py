@@ -30,7 +30,7 @@ INPUTS = {
 }
 CHANGES_THE_INTERFACE = (select_logit_rows, insert_paged_attention, name_bindings)
 FUSIONS = tuple(one_pass for one_pass in pipeline.PORTABLE if one_pass not in CHANGES_THE_INTERFACE)
-LOWERING = tuple(one_pass for one_pass in pipeline.CPU if one_pass not in CHANGES_THE_INTERFACE)
+LOWERING = (*pipeline.PRECISION, *pipeline.CPU)
 
 # root mean square of the difference over that of the logits, two layers of random weights: about 2^-9 a product of
 # rounded operands, and 1/127/sqrt(12) with int8; measured 0.9-1.3 % and 2.8-4.4 % over the families
@@ -153,7 +153,7 @@ logits = LinearBf16"""
 def test_a_layer_of_the_cpu_graph_is_seven_nodes() -> None:
     """The golden of what a CPU engine runs: seven nodes a layer, the angles once, wanted rows only at the end."""
     model = export_of("llama")[1].model
-    run_passes(model, Target(weights="bf16"), (*pipeline.PORTABLE, *pipeline.CPU))
+    run_passes(model, Target(weights="bf16"), (*pipeline.PORTABLE, *pipeline.PRECISION, *pipeline.CPU))
     assert "\n".join(f"{node.outputs[0].name} = {node.op_type}" for node in model.graph) == CPU_LLAMA
 
 
@@ -167,12 +167,12 @@ def test_fusing_and_lowering_reads_no_weight_matrix(monkeypatch: pytest.MonkeyPa
         return checkpoint.weights[name]
 
     monkeypatch.setattr(checkpoint, "read", noting_read)
-    run_passes(model, Target(weights="int8"), (*pipeline.PORTABLE, *pipeline.CPU))
+    run_passes(model, Target(weights="int8"), (*pipeline.PORTABLE, *pipeline.PRECISION, *pipeline.CPU))
     assert [name for name in read if checkpoint.weights[name].ndim > 1] == []
-    gate_up = "model.layers.0.mlp.gate_proj.weight+model.layers.0.mlp.up_proj.weight/packed_int8"
+    gate_up = "model.layers.0.mlp.gate_proj.weight+model.layers.0.mlp.up_proj.weight/int8/packed_int8"
     packed = model.graph.initializers[gate_up].const_value
     assert packed is not None
     assert packed.numpy().shape == (6, 16, 16, 4)
-    assert [name for name in read if checkpoint.weights[name].ndim > 1] == gate_up.removesuffix("/packed_int8").split(
-        "+"
-    )
+    assert [name for name in read if checkpoint.weights[name].ndim > 1] == gate_up.removesuffix(
+        "/int8/packed_int8"
+    ).split("+")

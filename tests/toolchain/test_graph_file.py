@@ -28,11 +28,12 @@ from tiny_models import FAMILIES, RandomCheckpoint
 from paceline.passes.target import Target
 from paceline.toolchain.export import export_model
 from paceline.toolchain.graph_file import save_graph
-from paceline.toolchain.optimize import lower, optimize
+from paceline.toolchain.optimize import lower, optimize, set_precision
 
 target, folder = Target(weights="int8"), Path(sys.argv[1])
 model = export_model(RandomCheckpoint(FAMILIES["gemma3"])).model
 optimize(model, target)
+set_precision(model, target)
 save_graph(model, folder / "portable.onnx")
 lower(model, target)
 save_graph(model, folder / "cpu.onnx")

@@ -13,8 +13,14 @@ from paceline.passes.base import PassReport, run_passes
 from paceline.passes.errors import PassError
 from paceline.passes.target import Target
 from paceline.toolchain.export import ExportedModel
-from paceline.toolchain.optimize import lower, optimize
+from paceline.toolchain.optimize import lower, optimize, set_precision
 
+ALL_PASSES = {
+    "tidy": pipeline.TIDY,
+    "portable": pipeline.PORTABLE,
+    "precision": pipeline.PRECISION,
+    "cpu": pipeline.CPU,
+}
 # allowed root mean square of the difference over that of the logits, by cache: sums in another order; keys and values
 # rounded to 8 bits (2^-9 each, measured 0.4 %)
 # bfloat16: weights, rows of x, keys, values, queries and the weights of the softmax are rounded to 2^-9 of themselves.
@@ -54,7 +60,7 @@ def test_the_portable_passes_have_nothing_to_do_twice(optimized: Optimized) -> N
     assert {report.name: report.count for report in again if report.count} == {}
 
 
-@pytest.mark.parametrize("passes", [pipeline.TIDY, pipeline.PORTABLE, pipeline.CPU], ids=["tidy", "portable", "cpu"])
+@pytest.mark.parametrize("passes", ALL_PASSES.values(), ids=list(ALL_PASSES))
 def test_a_pass_is_called_as_its_file_is(passes: tuple[object, ...]) -> None:
     for one_pass in passes:
         stem = one_pass.__module__.rpartition(".")[2]
@@ -64,8 +70,9 @@ def test_a_pass_is_called_as_its_file_is(passes: tuple[object, ...]) -> None:
 @pytest.mark.parametrize(("optimized", "allowed"), ALLOWED_RMS, indirect=["optimized"])
 def test_a_lowered_graph_answers_as_transformers_does(optimized: Optimized, allowed: float) -> None:
     exported = optimized.exported
-    reports = lower(exported.model, optimized.target)
-    assert [report.name for report in reports] == [one_pass.__name__ for one_pass in pipeline.CPU]
+    reports = set_precision(exported.model, optimized.target) + lower(exported.model, optimized.target)
+    wanted_names = [one_pass.__name__ for one_pass in (*pipeline.PRECISION, *pipeline.CPU)]
+    assert [report.name for report in reports] == wanted_names
     assert not any(node.op_type == "MatMul" for node in exported.model.graph)
     requests = [np.random.default_rng(n).integers(0, VOCAB_SIZE, n) for n in (28, 9, 22)]
     wanted = [optimized.checkpoint.logits(request) for request in requests]
