@@ -19,6 +19,8 @@ from .commands.export import export
 from .commands.inspect import inspect
 from .commands.optimize import optimize
 from .commands.run import run
+from .commands.sign import sign
+from .commands.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -27,6 +29,8 @@ VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("run", run),
     ("bench", bench),
     ("inspect", inspect),
+    ("sign", sign),
+    ("verify", verify),
     ("doctor", doctor),
     ("demo", demo),
     ("export", export),

@@ -5,6 +5,7 @@ PacelineError (plugins/errors.py)
 ├── CheckpointError          weights are missing, truncated, of the wrong shape or of an unknown format
 ├── ArchitectureError        the model cannot be exported under the graph contract
 ├── VocabularyError          draft and target do not speak the same token ids
+├── SignatureError           a bundle cannot be signed, or its signature does not hold
 └── MissingExtraError        an optional dependency is not installed
 """
 
@@ -15,6 +16,7 @@ __all__ = [
     "CheckpointError",
     "MissingExtraError",
     "RecipeError",
+    "SignatureError",
     "VocabularyError",
 ]
 
@@ -37,3 +39,7 @@ class VocabularyError(PacelineError):
 
 class MissingExtraError(PacelineError):
     """A stage needs packages that the base install does not bring."""
+
+
+class SignatureError(PacelineError):
+    """A key, a signature or what it covers is not as it must be."""
