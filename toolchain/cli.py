@@ -14,6 +14,7 @@ from ..plugins.errors import PacelineError
 from .commands.bench import bench
 from .commands.build import build
 from .commands.demo import demo
+from .commands.diff import diff
 from .commands.doctor import doctor
 from .commands.export import export
 from .commands.inspect import inspect
@@ -29,6 +30,7 @@ VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("run", run),
     ("bench", bench),
     ("inspect", inspect),
+    ("diff", diff),
     ("sign", sign),
     ("verify", verify),
     ("doctor", doctor),

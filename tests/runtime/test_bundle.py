@@ -1,12 +1,10 @@
 """Opening a bundle: every kind of damage is found before anything is loaded, and named."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 from manifest_edits import edit_manifest
-from tiny_bundles import tiny_bundle
 
 from paceline.runtime.bundle import open_bundle
 from paceline.runtime.bundle_files import DigestCheck
@@ -15,14 +13,9 @@ from paceline.runtime.manifest import Manifest
 from paceline.runtime.open import Settings, open_runtime
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bundle(tmp_path_factory.mktemp("whole"))
-
-
 @pytest.fixture
-def bundle(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "bundle"))
+def bundle(tiny_copy: Path) -> Path:
+    return tiny_copy
 
 
 def refused(folder: Path, *words: str) -> None:

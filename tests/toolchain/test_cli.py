@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_bundles import tiny_bundle, tiny_recipe
+from tiny_bundles import tiny_recipe
 
 from paceline.toolchain.cli import VERBS, main
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bundle(tmp_path_factory.mktemp("tiny"), meta={"name": "tiny"})
+def bundle(tiny_whole: Path) -> Path:
+    return tiny_whole
 
 
 @pytest.fixture
