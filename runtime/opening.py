@@ -21,6 +21,7 @@ from .typed_json import value_from_json
 __all__ = ["KIND", "MemoryCheck", "Opening", "Settings", "plan_opening"]
 
 KIND = "cpu"
+MOST_THREADS = 1024  # more than any machine has processors, fewer than a typing error
 
 
 class MemoryCheck(StrEnum):
@@ -135,8 +136,10 @@ def _limits(runtime: RecipeRuntime, settings: Settings, defaults: RequestOptions
 
 def _num_threads(runtime: RecipeRuntime, settings: Settings) -> int:
     threads = _chosen(settings.threads, runtime.threads or len(os.sched_getaffinity(0)))
-    if threads < 1:
-        raise BundleError(f"threads = {threads}", needed="at least 1", do="raise it or leave it out")
+    if not 1 <= threads <= MOST_THREADS:
+        raise BundleError(
+            f"threads = {threads}", needed=f"at least 1 and at most {MOST_THREADS}", do="correct it or leave it out"
+        )
     return threads
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..runtime.bundle import open_bundle
 from ..runtime.bundle_files import FileProblem, extra_files, file_entry
-from ..runtime.manifest import MANIFEST, SIGNATURE
+from ..runtime.manifest import SIGNATURE
 from .errors import SignatureError
 from .extras import require_extra
 
@@ -85,35 +85,43 @@ def check_signature(folder: Path, trust: Trust) -> None:
             needed=f"a signature of this content, by {_whom(trust)}",
             do="do not use this bundle; fetch it again, or check that this is the right key or identity",
         ) from error
-    if MANIFEST not in _signed_digests(folder):
+    left_out = sorted(_names_in(folder) - _signed(folder).keys())  # the package passes over what a signer left out
+    if left_out:
         raise SignatureError(
-            f"the signature leaves out {MANIFEST}", needed="one over all files", do="sign it: paceline sign BUNDLE"
+            f"the signature does not hold: {', '.join(left_out)} not as signed",
+            needed="a signature over all files of the bundle",
+            do="take away what is not part of the bundle, or sign it: paceline sign BUNDLE",
         )
 
 
 def changed_since_signing(folder: Path) -> tuple[FileProblem, ...]:
     """Files that are not as the signature says, whoever made it; empty where that cannot be read from it."""
     try:
-        signed = _signed_digests(folder)
+        signed = _signed(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return ()
-    now = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SIGNATURE}
-    changed = [name for name in signed if name in now and file_entry(folder / name).sha256 != signed[name]]
+    now = _names_in(folder)
+    changed = [name for name in signed.keys() & now if file_entry(folder / name).sha256 != signed[name]]
     return (
         *(FileProblem(name, NOT_SIGNED) for name in sorted(changed)),
         *(FileProblem(name, "was signed and is missing") for name in sorted(signed.keys() - now)),
         *(
-            FileProblem(name, "was not there when the bundle was signed", "nothing else")
+            FileProblem(name, "was not there when it was signed", "nothing else")
             for name in sorted(now - signed.keys())
         ),
     )
 
 
-def _signed_digests(folder: Path) -> Mapping[str, str]:
-    """SHA-256 by file name, as the signature's payload lists them. Raises: whatever a strange file makes it."""
+def _names_in(folder: Path) -> set[str]:
+    """Every file in `folder` but the signature."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SIGNATURE}
+
+
+def _signed(folder: Path) -> Mapping[str, str]:
+    """Digests by file name, as the signature's payload lists them. Raises: whatever a strange file makes it."""
     signature = json.loads((folder / SIGNATURE).read_text(encoding="utf-8"))
     statement = json.loads(base64.b64decode(signature["dsseEnvelope"]["payload"]))
-    return {one["name"]: one["digest"] for one in statement["predicate"]["resources"] if one["algorithm"] == "sha256"}
+    return {one["name"]: one["digest"] for one in statement["predicate"]["resources"]}
 
 
 def _check_whole(folder: Path) -> None:
@@ -140,7 +148,7 @@ def _verifier(trust: Trust) -> Any:
         )
     except Exception as error:  # a file of the wrong form, or no network
         raise SignatureError(
-            f"sigstore's roots of trust cannot be had ({type(error).__name__}: {error})",
+            f"sigstore's roots of trust cannot be had ({_first_line(error)})",
             needed="a trust configuration (JSON), or a network to sigstore's servers",
             do="fetch one where there is a network, and give it with --trust-config FILE",
         ) from error
@@ -151,7 +159,7 @@ def _with_key(path: Path, half: str, use: Callable[[], Any]) -> Any:
         return use()
     except Exception as error:  # cryptography has a dozen reasons, of unrelated types
         raise SignatureError(
-            f"{path} cannot be used ({type(error).__name__}: {error})",
+            f"{path} cannot be used ({_first_line(error)})",
             needed=f"{half} elliptic curve key (P-256, P-384 or P-521) in PEM",
             do=NEW_KEY if half == "a private" else "write it with 'openssl ec -in key.pem -pubout -out key.pub'",
         ) from error
@@ -162,7 +170,12 @@ def _why(error: Exception, folder: Path) -> str:
     changed = [one.name for one in changed_since_signing(folder)]
     if changed:
         return f"{', '.join(changed)} not as signed"
-    return str(error).strip() or f"it was not made with this key ({type(error).__name__})"
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    """Some packages explain themselves over a page."""
+    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0].removesuffix(": ")
 
 
 def _whom(trust: Trust) -> str:

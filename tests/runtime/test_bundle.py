@@ -9,7 +9,6 @@ from manifest_edits import edit_manifest
 from paceline.runtime.bundle import open_bundle
 from paceline.runtime.bundle_files import DigestCheck
 from paceline.runtime.errors import BundleError
-from paceline.runtime.manifest import Manifest
 from paceline.runtime.open import Settings, open_runtime
 
 
@@ -136,20 +135,6 @@ def test_a_role_or_engine_that_is_not_there_is_named(bundle: Path) -> None:
     assert not open_bundle(bundle).has_draft
     with pytest.raises(BundleError, match="a draft"):
         open_bundle(bundle).role("draft")
-
-
-def test_a_manifest_survives_the_way_there_and_back(bundle: Path) -> None:
-    text = (bundle / "manifest.json").read_text()
-    assert Manifest.from_json(text).to_json() == text
-
-
-def test_settings_that_fit_nothing_are_refused(bundle: Path) -> None:
-    for settings, words in (
-        (Settings(kv_cache_bytes=100), "one page"),
-        (Settings(threads=0), "threads = 0"),
-    ):
-        with pytest.raises(BundleError, match=words):
-            open_runtime(bundle, settings)
 
 
 def test_draft_and_target_share_the_cache_memory(bundle: Path) -> None:
