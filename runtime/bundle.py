@@ -4,18 +4,19 @@ A folder flows in; a `Bundle` flows out whose files are known to be whole, or an
 Checking digests lazily, file by file, lost: an engine that fails after a minute of loading is found out too late.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..plugins.contract import DTYPE_BYTES, GraphFacts
+from .bundle_files import DigestCheck, file_problems, is_plain_name
 from .errors import BundleError
-from .manifest import MANIFEST, SCHEMA_VERSION, EngineEntry, FileEntry, Manifest, RoleEntry
+from .manifest import MANIFEST, SCHEMA_VERSION, EngineEntry, Manifest, RoleEntry
 
-__all__ = ["Bundle", "file_entry", "open_bundle"]
+__all__ = ["Bundle", "open_bundle", "read_manifest"]
 
-CHUNK_BYTES = 1 << 20
+AS_BUILT = "the file as it was built"
 REBUILD = "build or copy the bundle again"
 
 
@@ -53,33 +54,52 @@ class Bundle:
         return engines[kind], self.folder / engines[kind].path
 
     def read_text(self, name: str) -> str | None:
-        """A text file of the bundle, None where it has none of that name."""
-        return (self.folder / name).read_text(encoding="utf-8") if name in self.manifest.files else None
+        """A text file of the bundle, None where it has none of that name. Raises: BundleError when it is no text."""
+        if name not in self.manifest.files:
+            return None
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise _damaged(name, f"cannot be read ({error})") from None
 
     def generation_config(self) -> Mapping[str, object]:
         """Special ids of the model: bos_token_id, eos_token_id (a list), pad_token_id, where known."""
         text = self.read_text("generation_config.json")
-        return json.loads(text) if text else {}
+        content: object = json.loads(text) if text else {}
+        return content if isinstance(content, dict) else {}
 
 
-def open_bundle(folder: Path) -> Bundle:
-    """The bundle in `folder`, with every file's size and digest compared. Raises: BundleError."""
-    manifest = _read_manifest(folder)
-    for name, expected in sorted(manifest.files.items()):
-        _check_file(folder, name, expected)
+def open_bundle(folder: Path, digests: DigestCheck = DigestCheck.FULL) -> Bundle:
+    """The bundle in `folder`, with every file that its manifest names compared. Raises: BundleError."""
+    manifest = read_manifest(folder)
+    for problem in file_problems(folder, manifest.files, digests):
+        raise _damaged(problem.name, problem.found, problem.needed)
     return Bundle(folder, manifest)
 
 
-def file_entry(path: Path) -> FileEntry:
-    """Size and digest of a file, streamed."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return FileEntry(path.stat().st_size, digest.hexdigest())
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of the bundle in `folder`; none of the files that it names are looked at. Raises: BundleError."""
+    text = _manifest_text(folder)
+    try:
+        raw = json.loads(text)
+        version = raw["schema_version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(MANIFEST, f"cannot be read ({type(error).__name__}: {error})") from None
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise BundleError(
+            f"{folder.name} has schema version {version}",
+            needed=f"version {SCHEMA_VERSION}, which this paceline reads",
+            do="upgrade paceline" if type(version) is int and version > SCHEMA_VERSION else "build the bundle again",
+        )
+    try:
+        manifest = Manifest.from_json(text)
+        _check_content(manifest)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(MANIFEST, f"does not hold ({error})") from None
+    return manifest
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def _manifest_text(folder: Path) -> str:
     path = folder / MANIFEST
     if not path.is_file():
         raise BundleError(
@@ -87,38 +107,36 @@ def _read_manifest(folder: Path) -> Manifest:
             needed="a bundle folder",
             do="give the folder that 'paceline build' printed",
         )
+    if path.is_symlink():
+        raise _damaged(MANIFEST, "is a symbolic link")
     try:
-        text = path.read_text(encoding="utf-8")
-        version = json.loads(text)["schema_version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return path.read_bytes().decode()  # bytes: reading as text would forgive other line ends
+    except (OSError, ValueError) as error:
         raise _damaged(MANIFEST, f"cannot be read ({error})") from None
-    if version != SCHEMA_VERSION:
-        raise BundleError(
-            f"{folder.name} has schema version {version}",
-            needed=f"version {SCHEMA_VERSION}, which this paceline reads",
-            do="upgrade paceline"
-            if isinstance(version, int) and version > SCHEMA_VERSION
-            else "build the bundle again",
-        )
-    try:
-        return Manifest.from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(MANIFEST, f"lacks or misspells {error}") from None
 
 
-def _check_file(folder: Path, name: str, expected: FileEntry) -> None:
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise _damaged(name, "points outside the bundle")
-    if not path.is_file():
-        raise _damaged(name, "is missing")
-    size = path.stat().st_size
-    if size != expected.size_bytes:
-        raise _damaged(name, f"has {size} bytes", f"{expected.size_bytes} bytes as the manifest says")
-    found = file_entry(path)
-    if found.sha256 != expected.sha256:
-        raise _damaged(name, f"has SHA-256 {found.sha256}", f"{expected.sha256} as the manifest says")
+def _check_content(manifest: Manifest) -> None:
+    """Raise ValueError for what is well-formed and cannot be: a sealed manifest that no build would write."""
+    for name in manifest.files:
+        if not is_plain_name(name):
+            raise ValueError(f"files: {name!r} points outside the bundle")
+    if "target" not in manifest.roles:
+        raise ValueError("roles: no target")
+    for role, entry in manifest.roles.items():
+        _check_facts(f"roles.{role}.facts", entry.facts)
+        for kind, engine in entry.engines.items():
+            if engine.path not in manifest.files:
+                raise ValueError(f"roles.{role}.engines.{kind}: {engine.path} is not among the files")
 
 
-def _damaged(name: str, what: str, needed: str = "the file as it was built") -> BundleError:
+def _check_facts(where: str, facts: GraphFacts) -> None:
+    numbers = [facts.vocab_size, facts.hidden_size, facts.max_positions, facts.page_size, len(facts.layers)]
+    numbers += [number for layer in facts.layers for number in (layer.kv_heads, layer.head_dim)]
+    if not all(0 < number < 1 << 31 for number in numbers):
+        raise ValueError(f"{where}: sizes from 1 to 2^31 are needed")
+    if facts.cache_dtype not in DTYPE_BYTES:
+        raise ValueError(f"{where}.cache_dtype: {facts.cache_dtype}, needed one of {', '.join(DTYPE_BYTES)}")
+
+
+def _damaged(name: str, what: str, needed: str = AS_BUILT) -> BundleError:
     return BundleError(f"{name} {what}", needed=needed, do=REBUILD)

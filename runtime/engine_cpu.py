@@ -16,6 +16,7 @@ from ..plugins import contract
 from ..plugins.contract import GraphFacts
 from ..plugins.native.library import library_path
 from .batch import Batch
+from .check_engine import check_engine
 from .errors import BundleError, NativeLibraryError
 
 __all__ = ["CpuEngine", "kernel_options", "session_options"]
@@ -49,8 +50,9 @@ class CpuEngine:
 
         Raises: NativeLibraryError when the kernels are missing or do not fit, BundleError when the file does not load.
         """
-        options = kernel_options(threads, num_engines)
-        return cls(open_session(path, options), facts, num_pages)
+        session = open_session(path, kernel_options(threads, num_engines))
+        check_engine(path.name, facts, session.get_inputs(), session.get_outputs())
+        return cls(session, facts, num_pages)
 
     @classmethod
     def open_without_kernels(cls, path: Path, facts: GraphFacts, num_pages: int, threads: int) -> "CpuEngine":

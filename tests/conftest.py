@@ -1,5 +1,6 @@
 """What tests of several folders share: the --long flag, and bundles that are built once a run."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def repetitions(request: pytest.FixtureRequest) -> int:
     """How often random tests repeat what one CI run does once."""
     return 20 if request.config.getoption("--long") else 1
+
+
+@pytest.fixture(scope="session")
+def tiny_whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of `tiny_recipe`; for reading only."""
+    from tiny_bundles import tiny_bundle
+
+    return tiny_bundle(tmp_path_factory.mktemp("tiny"), meta={"name": "tiny"})
+
+
+@pytest.fixture
+def tiny_copy(tiny_whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(tiny_whole, tmp_path / "bundle"))
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,14 @@
 """From a recipe to a bundle: the life of a model at compile time, one stage after the other.
 
-A recipe flows in; a bundle folder flows out, or nothing at all: everything is written into a folder beside the goal
-and renamed at the end, so that a build that fails or is killed never leaves half a bundle. Draft and target go through
-the same stages one after the other, so that only one model's tensors are ever open.
+A recipe flows in; a bundle folder flows out, or nothing at all (see staging.py). Draft and target go through the same
+stages one after the other, so that only one model's tensors are ever open.
 """
 
-import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 from ..passes.number_formats import HIGHER
 from ..passes.target import Target
@@ -20,6 +17,7 @@ from ..runtime.manifest import EngineEntry, PassEntry, RoleEntry
 from .build_report import BuildReport, RoleReport
 from .build_role import RoleJob, RoleResult, build_role
 from .checkpoint import Checkpoint, open_checkpoint
+from .digest import digest_of_contents
 from .errors import CheckpointError, GateError, RecipeError
 from .gate import check_result
 from .layer_subset import LayerSubset, parse_layers
@@ -27,6 +25,7 @@ from .optimize import check_switched_off
 from .pack import pack_bundle
 from .progress import Progress
 from .recipe import DraftModel, Recipe
+from .staging import staging_folder
 from .vocabulary import check_same_vocabulary
 
 __all__ = ["build_bundle", "target_of"]
@@ -42,7 +41,7 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
     """
     check_switched_off(_switched_off(recipe))
     begin = time.perf_counter()
-    with _staging(output) as staging:
+    with staging_folder(output) as staging:
         with progress.stage("open the checkpoints"):
             checkpoints = _open_checkpoints(recipe)
         reports = {
@@ -69,25 +68,6 @@ def target_of(recipe: Recipe) -> Target:
         cache_dtype=CACHE_DTYPES[recipe.kv_cache.dtype],
         page_size=recipe.kv_cache.page_size,
     )
-
-
-@contextmanager
-def _staging(output: Path) -> Iterator[Path]:
-    """A folder beside `output` that takes its place when the block ends well, and vanishes when it does not."""
-    if output.exists() and not (output / "manifest.json").is_file():
-        raise RecipeError(
-            f"{output} exists and is no bundle", needed="a new folder, or a bundle to replace", do="choose another -o"
-        )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-    staging.chmod(0o755)
-    try:
-        yield staging
-        if output.exists():
-            shutil.rmtree(output)
-        staging.rename(output)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _open_checkpoints(recipe: Recipe) -> Mapping[str, Checkpoint]:
@@ -155,6 +135,7 @@ def _role_entry(
     return RoleEntry(
         source=source if role == "target" or draft is None or not draft.layers else f"{source} layers {draft.layers}",
         source_sha256=checkpoint.digest(),
+        tokenizer_sha256=digest_of_contents(checkpoint.tokenizer_files()),
         facts=facts,
         passes=tuple(PassEntry(report.name, report.count) for report in result.passes),
         engines={result.target.name: EngineEntry(f"engines/{result.target.name}/{role}.onnx", result.target.weights)},

@@ -14,11 +14,14 @@ from ..plugins.errors import PacelineError
 from .commands.bench import bench
 from .commands.build import build
 from .commands.demo import demo
+from .commands.diff import diff
 from .commands.doctor import doctor
 from .commands.export import export
 from .commands.inspect import inspect
 from .commands.optimize import optimize
 from .commands.run import run
+from .commands.sign import sign
+from .commands.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -27,6 +30,9 @@ VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("run", run),
     ("bench", bench),
     ("inspect", inspect),
+    ("diff", diff),
+    ("sign", sign),
+    ("verify", verify),
     ("doctor", doctor),
     ("demo", demo),
     ("export", export),

@@ -7,6 +7,7 @@ PacelineError (plugins/errors.py)
 ├── PrecisionError           a graph is not in the number formats that were asked for
 ├── GateError                a build is whole, and not good enough to ship
 ├── VocabularyError          draft and target do not speak the same token ids
+├── SignatureError           a bundle cannot be signed, or its signature does not hold
 └── MissingExtraError        an optional dependency is not installed
 """
 
@@ -19,6 +20,7 @@ __all__ = [
     "MissingExtraError",
     "PrecisionError",
     "RecipeError",
+    "SignatureError",
     "VocabularyError",
 ]
 
@@ -49,3 +51,7 @@ class PrecisionError(PacelineError):
 
 class GateError(PacelineError):
     """A gate of the recipe does not hold; the message has the figures."""
+
+
+class SignatureError(PacelineError):
+    """A key, a signature or what it covers is not as it must be."""

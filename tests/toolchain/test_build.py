@@ -1,6 +1,7 @@
 """Building a bundle: whole or not at all, byte for byte the same twice, and refused early where it cannot work."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from tiny_bundles import tiny_bundle, tiny_checkpoint, tiny_recipe
 from paceline.plugins.errors import PacelineError
 from paceline.runtime.bundle import open_bundle
 from paceline.toolchain.build import build_bundle
+from paceline.toolchain.diff_bundles import diff_bundles
 from paceline.toolchain.errors import ArchitectureError, CheckpointError, RecipeError, VocabularyError
 from paceline.toolchain.progress import Silent
 from paceline.toolchain.recipe import load_recipe
 
+MEASURED = "reports/build.json"
 BUILD = """
 import sys
 from pathlib import Path
@@ -61,14 +64,29 @@ def test_a_bundle_holds_what_the_design_says(tmp_path: Path) -> None:
 
 
 def test_two_processes_write_the_same_bytes(tmp_path: Path) -> None:
-    """Byte for byte: whatever hashes, sets or clocks get into a graph would differ between processes."""
+    """Byte for byte: whatever hashes, sets, clocks or folders get into a graph or the manifest would differ.
+
+    Only the report with the build's seconds and memory may, and with it the manifest's digests of it and of itself.
+    """
     recipe = tiny_recipe(tmp_path)
-    for name in ("one", "two"):
-        subprocess.run([sys.executable, "-c", BUILD, str(recipe), str(tmp_path / name)], check=True, timeout=300)
-    one, two = (open_bundle(tmp_path / name).manifest for name in ("one", "two"))
-    graphs = [name for name in one.files if name.startswith(("graph/", "engines/"))]
-    assert len(graphs) == 8
-    assert {name: one.files[name] for name in graphs} == {name: two.files[name] for name in graphs}
+    for name, seed in (("one", "1"), ("two", "2")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", BUILD, str(recipe), str(tmp_path / name / "bundle")]
+        subprocess.run(command, check=True, timeout=300, env=environment)
+    one, two = (tmp_path / name / "bundle" for name in ("one", "two"))
+    names = {name for name in open_bundle(one).manifest.files if name != MEASURED}
+    assert len([name for name in names if name.startswith(("graph/", "engines/"))]) == 8
+    for name in sorted(names):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    assert not any(diff_bundles(one, two).values())
+    assert unmeasured(one) == unmeasured(two)
+
+
+def unmeasured(bundle: Path) -> dict:
+    """The manifest as JSON, without what depends on the measured report."""
+    content = json.loads((bundle / "manifest.json").read_text())
+    del content["files"][MEASURED], content["manifest_sha256"]
+    return content
 
 
 def test_a_bundle_that_is_there_is_replaced_and_a_folder_is_not(tmp_path: Path) -> None:

@@ -1,18 +1,21 @@
 """The command line as a user meets it: results on stdout, errors in three parts, exit code 2, no stack trace."""
 
+import hashlib
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_bundles import tiny_bundle, tiny_recipe
+from manifest_edits import edit_manifest
+from signing_keys import write_key_pair
+from tiny_bundles import tiny_recipe
 
 from paceline.toolchain.cli import VERBS, main
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bundle(tmp_path_factory.mktemp("tiny"), meta={"name": "tiny"})
+def bundle(tiny_whole: Path) -> Path:
+    return tiny_whole
 
 
 @pytest.fixture
@@ -126,6 +129,74 @@ def test_inspect_checks_and_lists(paceline, bundle: Path) -> None:
     assert set(manifest["roles"]) == {"target", "draft"}
     code, out, _ = paceline("inspect", bundle)
     assert "insert_paged_attention" in out
+
+
+def test_inspect_says_what_lies_beyond_the_manifest(paceline, bundle: Path) -> None:
+    found = json.loads(paceline("inspect", bundle, "--json")[1])
+    assert found["signature"] == "unsigned"
+    assert found["digest"] == hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
+    assert found["memory"]["cache_bytes"] > found["memory"]["weights_bytes"] > 0
+    assert found["extra_files"] == []
+
+
+def test_sign_and_verify(paceline, tiny_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private, public = write_key_pair(tmp_path, "key", password="secret")
+    code, out, _ = paceline("verify", tiny_copy)
+    assert (code, "signature: unsigned" in out) == (0, True)
+    refused(paceline("sign", tiny_copy, "--private-key", private), "key.pem")
+    monkeypatch.setenv("PACELINE_KEY_PASSWORD", "secret")
+    assert paceline("sign", tiny_copy, "--private-key", private)[0] == 0
+    assert "signed, not checked" in paceline("verify", tiny_copy)[1]
+    code, out, _ = paceline("verify", tiny_copy, "--public-key", public, "--json")
+    assert (code, json.loads(out)["good"]) == (0, True)
+    (tiny_copy / "tokenizer.json").write_text("{}")
+    code, out, _ = paceline("verify", tiny_copy, "--public-key", public, "--json")
+    assert code == 2
+    assert [one["name"] for one in json.loads(out)["problems"]] == ["tokenizer.json"]
+    code, out, _ = paceline("verify", tiny_copy)
+    assert code == 2
+    assert "tokenizer.json" in out
+
+
+@pytest.mark.parametrize(
+    "flags", [("--identity", "me"), ("--public-key", "k", "--identity", "me"), ("--trust-config", "t")]
+)
+def test_verify_refuses_half_an_identity(paceline, bundle: Path, flags: tuple[str, ...]) -> None:
+    refused(paceline("verify", bundle, *flags), "--identity-provider")
+
+
+def test_diff_says_what_differs_by_its_exit_code_too(paceline, bundle: Path, tiny_copy: Path, tmp_path: Path) -> None:
+    code, out, _ = paceline("diff", bundle, tiny_copy, "--json")
+    assert (code, json.loads(out)["equal"]) == (0, True)
+    assert paceline("diff", bundle, tiny_copy)[0] == 0
+    edit_manifest(tiny_copy, lambda manifest: manifest["recipe"]["runtime"].update(max_num_seqs=7))
+    code, out, _ = paceline("diff", bundle, tiny_copy, "--json")
+    assert code == 1
+    assert json.loads(out)["sections"]["recipe"] == [
+        {"where": "runtime.max_num_seqs", "first": 32, "second": 7, "change": 25 / 32}
+    ]
+    code, out, _ = paceline("diff", bundle, tiny_copy)
+    assert code == 1
+    assert "runtime.max_num_seqs" in out
+    refused(paceline("diff", bundle, tmp_path), "manifest.json")
+
+
+def test_doctor_examines_a_bundle(paceline, bundle: Path, tiny_copy: Path) -> None:
+    code, out, _ = paceline("doctor", bundle, "--json")
+    assert code == 0
+    assert all(check["ok"] for check in json.loads(out)["checks"])
+    (tiny_copy / "tokenizer.json").unlink()
+    code, out, _ = paceline("doctor", tiny_copy)
+    assert code == 2
+    assert "tokenizer.json is missing" in out
+
+
+def test_run_can_leave_hashing_and_the_memory_check_out(paceline, tiny_copy: Path) -> None:
+    path = tiny_copy / "graph" / "target.onnx.data"  # not read by the cpu engine
+    path.write_bytes(bytes(path.stat().st_size))
+    arguments = ("run", tiny_copy, "-p", "x", "--max-tokens", 2)
+    refused(paceline(*arguments), "graph/target.onnx.data")
+    assert paceline(*arguments, "--digests", "sizes", "--memory-check", "off")[0] == 0
 
 
 def test_a_folder_that_is_no_bundle_is_refused(paceline, tmp_path: Path) -> None:

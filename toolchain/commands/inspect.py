@@ -8,23 +8,43 @@ import typer
 from rich.table import Table
 
 from ...runtime.bundle import Bundle, open_bundle
+from ...runtime.bundle_files import extra_files, file_entry
+from ...runtime.manifest import MANIFEST
+from ...runtime.opening import Settings, plan_opening
+from ...runtime.request import DraftMethod
+from ..verify_bundle import signature_state
 from .console import print_json, print_line, print_table
 
 __all__ = ["inspect"]
+
+MIB = 1 << 20
 
 
 def inspect(
     bundle: Annotated[Path, typer.Argument(help="Bundle folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
-    """Check BUNDLE file by file and print its manifest."""
+    """Check BUNDLE file by file and print what it is: models, memory, passes, files, signature."""
     opened = open_bundle(bundle)
     if as_json:
-        print_json(asdict(opened.manifest))
+        print_json(asdict(opened.manifest) | _beyond_manifest(opened))
         return
-    print_line(f"{opened.manifest.name}: all {len(opened.manifest.files)} files are as they were built")
-    for table in (_roles(opened), _passes(opened), _files(opened)):
+    manifest = opened.manifest
+    size_bytes = sum(file.size_bytes for file in manifest.files.values())
+    print_line(f"{manifest.name}: all {len(manifest.files)} files are as they were built, {size_bytes / MIB:,.1f} MiB")
+    print_line(f"{signature_state(bundle)}; manifest {file_entry(bundle / MANIFEST).sha256}")
+    for table in (_roles(opened), _memory(opened), _passes(opened), _files(opened)):
         print_table(table)
+
+
+def _beyond_manifest(bundle: Bundle) -> dict[str, object]:
+    """What --json says on top of the manifest."""
+    return {
+        "digest": file_entry(bundle.folder / MANIFEST).sha256,
+        "signature": str(signature_state(bundle.folder)),
+        "extra_files": extra_files(bundle.folder, bundle.manifest.files),
+        "memory": asdict(plan_opening(bundle.manifest, Settings()).memory(bundle.manifest)),
+    }
 
 
 def _roles(bundle: Bundle) -> Table:
@@ -42,6 +62,18 @@ def _roles(bundle: Bundle) -> Table:
             f"{facts.page_bytes / 1024:.0f}",
             engines,
         )
+    return table
+
+
+def _memory(bundle: Bundle) -> Table:
+    """What it takes to run with the settings that it was built with; where there is a draft, also with it."""
+    table = Table("opened", "weights", "cache", "activations", "all", title="memory to run it, MiB")
+    methods = (None, DraftMethod.AUTO) if bundle.has_draft else (None,)
+    openings = [plan_opening(bundle.manifest, Settings(drafting=method)) for method in methods]
+    needs = {" + ".join(opening.roles): opening.memory(bundle.manifest) for opening in openings}
+    for roles, need in needs.items():
+        parts = (need.weights_bytes, need.cache_bytes, need.activation_bytes, need.total_bytes)
+        table.add_row(roles, *(f"{part / MIB:,.1f}" for part in parts))
     return table
 
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ...runtime.bundle_files import DigestCheck
 from ...runtime.completion import Completion
 from ...runtime.errors import RequestError
+from ...runtime.opening import MemoryCheck
 from ...runtime.request import DraftMethod
 from ...runtime.sampling_params import SamplingParams
 from ..extras import require_extra
@@ -37,6 +39,12 @@ def run(
     num_draft_tokens: Annotated[int | None, typer.Option(help="Draft tokens per request and step.")] = None,
     max_num_seqs: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     threads: Annotated[int | None, typer.Option(help="Default: all usable cores.")] = None,
+    digests: Annotated[
+        DigestCheck, typer.Option(help="sizes: do not hash files again that were hashed before.")
+    ] = DigestCheck.FULL,
+    memory_check: Annotated[
+        MemoryCheck, typer.Option(help="off: open it even if there is less memory than it needs.")
+    ] = MemoryCheck.REFUSE,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Answer prompts with the bundle's target, drafted ahead; the tokens are those of the target alone."""
@@ -59,7 +67,12 @@ def run(
     from ...runtime.open import Settings, open_runtime  # onnxruntime loads here, not with the command line
 
     settings = Settings(
-        drafting=speculation, num_draft_tokens=num_draft_tokens, max_num_seqs=max_num_seqs, threads=threads
+        drafting=speculation,
+        num_draft_tokens=num_draft_tokens,
+        max_num_seqs=max_num_seqs,
+        threads=threads,
+        digests=digests,
+        memory=memory_check,
     )
     opened = open_runtime(bundle, settings)
     with opened.runtime as runtime:
