@@ -14,12 +14,12 @@ import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
 from ..plugins.linear import pack
-from ..plugins.linear.schema import FORMATS, IN_FEATURES, OUT_FEATURES
+from ..plugins.linear.schema import FORMATS, IN_FEATURES, OUT_FEATURES, PANEL_COLUMNS
 from .base import Fusion, run_fusion
 from .errors import PassError
 from .linears import Linear, linear_behind
 from .target import Target
-from .weights import constant_of, derive, registered, value_like
+from .weights import constant_of, derive_sliced, registered, value_like
 
 __all__ = ["lower_to_cpu"]
 
@@ -99,12 +99,17 @@ def _packed(linear: Linear, weights: str) -> list[ir.Value]:
     """The initializers of a layer, not computed yet: the packed matrix, and for int8 the scales of its columns."""
     name = f"{linear.weight.name}/packed_{weights}"
     shape = pack.packed_shape(linear.in_features, linear.out_features, FORMATS[weights].group)
-    values = [derive(name, DTYPES[weights], shape, lambda: PACKERS[weights](linear.matrix()))]
+
+    def panels(first: int, stop: int) -> np.ndarray:
+        last_column = min(stop * PANEL_COLUMNS, linear.out_features)
+        return PACKERS[weights](linear.columns(first * PANEL_COLUMNS, last_column))
+
+    def scales(first: int, stop: int) -> np.ndarray:
+        return pack.int8_scales(linear.columns(first, stop))
+
+    values = [derive_sliced(name, DTYPES[weights], shape, panels)]
     if weights == "int8":
         columns = (linear.out_features,)
-        values.append(derive(f"{name}/scale", ir.DataType.FLOAT, columns, lambda: _scale(linear)))
+        each = linear.in_features
+        values.append(derive_sliced(f"{name}/scale", ir.DataType.FLOAT, columns, scales, elements_each=each))
     return values
-
-
-def _scale(linear: Linear) -> np.ndarray:
-    return pack.int8_scales(linear.matrix())

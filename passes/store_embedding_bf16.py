@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from .base import Fusion, run_fusion
 from .target import Target
-from .weights import constant_of, derive, read, registered, value_like
+from .weights import constant_of, derive_sliced, read_slice, registered, value_like
 
 __all__ = ["store_embedding_bf16"]
 
@@ -59,7 +59,12 @@ def _rewrite(graph: ir.Graph, lookup: Lookup) -> None:
     tensor = constant_of(table)
     assert tensor is not None
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    rounded = derive(name, ir.DataType.BFLOAT16, shape, lambda: read(table).astype(ml_dtypes.bfloat16))
+    rounded = derive_sliced(
+        name,
+        ir.DataType.BFLOAT16,
+        shape,
+        lambda start, stop: read_slice(table, 0, start, stop).astype(ml_dtypes.bfloat16),
+    )
     rows = ir.Value(name=f"{old.name}/bf16", type=ir.TensorType(ir.DataType.BFLOAT16), shape=old.shape)
     gather = ir.node("Gather", [registered(graph, rounded), lookup.gather.inputs[1]], {"axis": 0}, outputs=[rows])
     new = value_like(old, str(old.name))
