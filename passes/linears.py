@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from .weights import constant_of, read
+from .weights import constant_of, read_slice
 
 __all__ = ["Linear", "is_matrix_transpose", "linear_behind"]
 
@@ -32,10 +32,14 @@ class Linear:
     in_features: int
     out_features: int
 
+    def columns(self, start: int, stop: int) -> np.ndarray:
+        """Columns of W as [in_features, stop - start]; read now, not kept."""
+        part = read_slice(self.weight, 0 if self.stored_transposed else 1, start, stop)
+        return part.T if self.stored_transposed else part
+
     def matrix(self) -> np.ndarray:
         """W as [in_features, out_features]; read now, not kept."""
-        array = read(self.weight)
-        return array.T if self.stored_transposed else array
+        return self.columns(0, self.out_features)
 
     @property
     def product(self) -> ir.Node:

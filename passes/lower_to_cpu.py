@@ -20,15 +20,16 @@ import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
 from ..plugins.linear import pack
-from ..plugins.linear.schema import FORMATS, IN_FEATURES, OUT_FEATURES
+from ..plugins.linear.schema import FORMATS, IN_FEATURES, OUT_FEATURES, PANEL_COLUMNS
 from .base import Fusion, run_fusion
 from .rounded_rows import Place
 from .target import Target
 from .typed_linears import TypedLinear, typed_linear_behind
-from .weights import derive, read, registered, value_like
+from .weights import derive, derive_sliced, read, registered, value_like
 
 __all__ = ["lower_to_cpu"]
 
+Columns = Callable[[int, int], np.ndarray]
 DTYPES = {"fp32": ir.DataType.FLOAT, "bf16": ir.DataType.BFLOAT16, "int8": ir.DataType.INT8}
 PACKERS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "fp32": pack.pack_f32,
@@ -122,15 +123,19 @@ def _packed(graph: ir.Graph, linear: TypedLinear, weights: str) -> list[ir.Value
     """The initializers of a layer, not computed yet: the packed matrix, and for int8 the scales of its columns."""
     stored = linear.stored
     if weights != "int8":
-        return [_pack(graph, linear, weights, stored.matrix)]
+        return [_pack(graph, linear, weights, stored.columns)]
     assert stored.scale is not None
     return [_pack(graph, linear, weights, stored.steps), stored.scale]
 
 
-def _pack(graph: ir.Graph, linear: TypedLinear, weights: str, matrix: Callable[[], np.ndarray]) -> ir.Value:
+def _pack(graph: ir.Graph, linear: TypedLinear, weights: str, columns: Columns) -> ir.Value:
+    def panels(first: int, stop: int) -> np.ndarray:
+        last_column = min(stop * PANEL_COLUMNS, linear.out_features)
+        return PACKERS[weights](columns(first * PANEL_COLUMNS, last_column))
+
     name = f"{linear.stored.constant.name}/packed_{weights}"
     shape = pack.packed_shape(linear.in_features, linear.out_features, FORMATS[weights].group)
-    return registered(graph, derive(name, DTYPES[weights], shape, lambda: PACKERS[weights](matrix())))
+    return registered(graph, derive_sliced(name, DTYPES[weights], shape, panels))
 
 
 def _rewrite_fp8(graph: ir.Graph, linear: TypedLinear) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from .linears import Linear, linear_behind
-from .weights import constant_of, derive, int64_constant, read, value_like
+from .weights import constant_of, derive, derive_sliced, int64_constant, read, value_like
 
 __all__ = ["merge_linears", "mergeable_linears"]
 
@@ -78,7 +78,20 @@ def merge_linears(graph: ir.Graph, linears: Sequence[Linear]) -> None:
 def _joined_weight(linears: Sequence[Linear]) -> ir.Value:
     name = "+".join(str(linear.weight.name) for linear in linears)
     shape = (linears[0].in_features, sum(linear.out_features for linear in linears))
-    return derive(name, _dtype(linears[0].weight), shape, lambda: np.concatenate([one.matrix() for one in linears], 1))
+    return derive_sliced(
+        name, _dtype(linears[0].weight), shape, lambda start, stop: _joined_columns(linears, start, stop), axis=1
+    )
+
+
+def _joined_columns(linears: Sequence[Linear], start: int, stop: int) -> np.ndarray:
+    """Columns `start` to `stop` of all matrices side by side, each read as far as it reaches into them."""
+    parts, first = [], 0
+    for linear in linears:
+        last = first + linear.out_features
+        if first < stop and start < last:
+            parts.append(linear.columns(max(start, first) - first, min(stop, last) - first))
+        first = last
+    return np.concatenate(parts, 1)
 
 
 def _joined_bias(linears: Sequence[Linear]) -> ir.Value | None:

@@ -40,7 +40,7 @@ def quantize_fp8(model: ir.Model, target: Target) -> int:
             f"{linear.weight.name}/fp8",
             layer.shape,
             ir.DataType.FLOAT8E4M3FN,
-            lambda: quantize_columns(linear.matrix(), "fp8"),
+            lambda start, stop: quantize_columns(linear.columns(start, stop), "fp8"),
         )
         scale = np.float32(max(largest, 1e-30) / FP8_MAX)
         layer.put(round_rows(place, linear.x, ir.DataType.FLOAT8E4M3FN, scale), weights)

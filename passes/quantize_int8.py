@@ -43,6 +43,6 @@ def _rewrite(graph: ir.Graph, layer: Layer) -> None:
         f"{linear.weight.name}/int8",
         layer.shape,
         ir.DataType.INT8,
-        lambda: quantize_columns(linear.matrix(), "int8"),
+        lambda start, stop: quantize_columns(linear.columns(start, stop), "int8"),
     )
     layer.put(round_rows(place, linear.x, ir.DataType.INT8), weights)

@@ -35,9 +35,9 @@ def quantize_weight_only(model: ir.Model, target: Target) -> int:
         place, linear, bits = layer.place(graph), layer.linear, number_format.weight_bits
         seen = target.calibration.linears.get(layer.module)
 
-        def compute() -> Quantized:
+        def compute(start: int, stop: int) -> Quantized:
             importance = None if seen is None else seen.mean_square
-            return quantize_blocks(linear.matrix(), bits, target.block_size, importance)
+            return quantize_blocks(linear.columns(start, stop), bits, target.block_size, importance)
 
         name = f"{linear.weight.name}/int{bits}"
         weights = store_blocks(place, name, layer.shape, number_format.weight, target.block_size, compute)

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
 from .linears import Linear, linear_behind
-from .weights import constant_of, derive, read, registered, small_constant
+from .weights import constant_of, derive, derive_sliced, read, registered, small_constant
 
 __all__ = ["SMOOTHED", "Source", "scale_rows", "source_of"]
 
@@ -58,7 +58,11 @@ def scale_rows(graph: ir.Graph, linear: Linear, vector: Floats) -> None:
     """Multiply row k of the layer's matrix with vector[k]; its product reads the new matrix."""
     shape = (linear.in_features, linear.out_features)
     name = f"{linear.weight.name}{SMOOTHED}"
-    matrix = derive(name, ir.DataType.FLOAT, shape, lambda: np.asarray(linear.matrix() * vector[:, None], np.float32))
+
+    def columns(start: int, stop: int) -> np.ndarray:
+        return np.asarray(linear.columns(start, stop) * vector[:, None], np.float32)
+
+    matrix = derive_sliced(name, ir.DataType.FLOAT, shape, columns, axis=1)
     linear.product.replace_input_with(1, registered(graph, matrix))
 
 
@@ -140,7 +144,11 @@ def _scale_columns(graph: ir.Graph, linear: Linear, vector: Floats) -> None:
     shape = (current.in_features, current.out_features)
     factors = np.asarray(vector, np.float32)
     name = f"{current.weight.name}{SCALED}"
-    matrix = derive(name, ir.DataType.FLOAT, shape, lambda: np.asarray(current.matrix() * factors, np.float32))
+
+    def columns(start: int, stop: int) -> np.ndarray:
+        return np.asarray(current.columns(start, stop) * factors[start:stop], np.float32)
+
+    matrix = derive_sliced(name, ir.DataType.FLOAT, shape, columns, axis=1)
     current.product.replace_input_with(1, registered(graph, matrix))
     if current.bias is not None:
         add, bias = current.last_node, current.bias

@@ -6,7 +6,7 @@
                        a layer on 16-bit rows multiplies 16-bit weights
 
 Written and recognised here, as rounded rows are in rounded_rows.py. The bytes of small weights are computed when
-somebody writes or runs the graph: a matrix and its scales from one reading.
+somebody writes or runs the graph, some columns at a time.
 Source: https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
 """
 
@@ -20,10 +20,12 @@ import onnx_ir as ir
 from .linears import is_matrix_transpose
 from .quantize_arrays import Quantized
 from .rounded_rows import SIXTEEN_BITS, Place
-from .weights import constant_of, derive, read, registered
+from .sliced_tensor import SlicedTensor
+from .weights import constant_of, derive, derive_sliced, read_slice, registered
 
 __all__ = ["StoredMatrix", "small_copy", "store_16_bits", "store_blocks", "store_columns", "stored_behind"]
 
+Compute = Callable[[int, int], Quantized]
 NUMPY_TYPES = {
     ir.DataType.BFLOAT16: ml_dtypes.bfloat16,
     ir.DataType.FLOAT16: np.float16,
@@ -42,19 +44,19 @@ class StoredMatrix:
     scale: ir.Value | None = None
     block_size: int = 0
 
-    def steps(self) -> np.ndarray:
-        """[K, N] float32 without the scales; read now, not kept."""
-        array = read(self.constant)
-        return np.asarray(array.T if self.is_transposed else array, np.float32)
+    def steps(self, start: int, stop: int) -> np.ndarray:
+        """Columns of [K, N], float32, without the scales; read now, not kept."""
+        part = read_slice(self.constant, 0 if self.is_transposed else 1, start, stop)
+        return np.asarray(part.T if self.is_transposed else part, np.float32)
 
-    def matrix(self) -> np.ndarray:
-        """[K, N] float32, what the graph multiplies with; read now, not kept."""
-        steps = self.steps()
+    def columns(self, start: int, stop: int) -> np.ndarray:
+        """Columns of [K, N], float32, as the graph multiplies with them; read now, not kept."""
+        steps = self.steps(start, stop)
         if self.scale is None:
             return steps
-        scale = read(self.scale)
         if not self.block_size:
-            return np.asarray(steps * scale, np.float32)
+            return np.asarray(steps * read_slice(self.scale, 0, start, stop), np.float32)
+        scale = read_slice(self.scale, 1, start, stop)
         matrix = steps * np.repeat(scale, self.block_size, axis=0)[: len(steps)]
         return np.asarray(matrix.astype(ml_dtypes.bfloat16), np.float32)
 
@@ -64,8 +66,12 @@ def small_copy(graph: ir.Graph, weight: ir.Value, dtype: ir.DataType) -> ir.Valu
     tensor = constant_of(weight)
     assert tensor is not None
     shape = tuple(int(size) for size in tensor.shape.numpy())
-    name = f"{weight.name}/{dtype.name.lower()}"
-    return registered(graph, derive(name, dtype, shape, lambda: read(weight).astype(NUMPY_TYPES[dtype])))
+    axis = tensor.axis if isinstance(tensor, SlicedTensor) else 0
+
+    def make(start: int, stop: int) -> np.ndarray:
+        return read_slice(weight, axis, start, stop).astype(NUMPY_TYPES[dtype])
+
+    return registered(graph, derive_sliced(f"{weight.name}/{dtype.name.lower()}", dtype, shape, make, axis=axis))
 
 
 def store_16_bits(place: Place, weight: ir.Value, dtype: ir.DataType) -> ir.Value:
@@ -74,46 +80,41 @@ def store_16_bits(place: Place, weight: ir.Value, dtype: ir.DataType) -> ir.Valu
     return place.add("weights", "Cast", [small], FLOAT, small.shape, to=FLOAT.value)
 
 
-def store_columns(
-    place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, compute: Callable[[], Quantized]
-) -> ir.Value:
-    """A matrix [K, N] of `dtype` with a scale a column, as a float32 value; `compute` gives both when asked."""
-    stored, scale = _derive_both(place.graph, name, dtype, shape, (shape[1],), compute)
-    return place.add("weights", "DequantizeLinear", [stored, scale], FLOAT, ir.Shape(shape), axis=1)
+def store_columns(place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, compute: Compute) -> ir.Value:
+    """A matrix [K, N] of `dtype` with a scale a column, as a float32 value; `compute(start, stop)` gives columns."""
+    stored = registered(place.graph, _derive_stored(name, dtype, shape, compute))
+    scale = derive_sliced(
+        f"{name}/scale", FLOAT, (shape[1],), lambda start, stop: compute(start, stop).scale, elements_each=shape[0]
+    )
+    values = [stored, registered(place.graph, scale)]
+    return place.add("weights", "DequantizeLinear", values, FLOAT, ir.Shape(shape), axis=1)
 
 
 def store_blocks(
-    place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, block: int, compute: Callable[[], Quantized]
+    place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, block: int, compute: Compute
 ) -> ir.Value:
     """The same with a scale for each `block` rows of a column, and the products' weights rounded to bfloat16."""
-    stored, scale = _derive_both(place.graph, name, dtype, shape, (-(-shape[0] // block), shape[1]), compute)
-    full = ir.Shape(shape)
-    exact = place.add("dequantized", "DequantizeLinear", [stored, scale], FLOAT, full, axis=0, block_size=block)
+    stored = registered(place.graph, _derive_stored(name, dtype, shape, compute))
+    blocks = (-(-shape[0] // block), shape[1])
+    scale = derive_sliced(
+        f"{name}/scale", FLOAT, blocks, lambda start, stop: compute(start, stop).scale, axis=1, elements_each=shape[0]
+    )
+    full, values = ir.Shape(shape), [stored, registered(place.graph, scale)]
+    exact = place.add("dequantized", "DequantizeLinear", values, FLOAT, full, axis=0, block_size=block)
     small = place.add("weights_16", "Cast", [exact], ir.DataType.BFLOAT16, full, to=ir.DataType.BFLOAT16.value)
     return place.add("weights", "Cast", [small], FLOAT, full, to=FLOAT.value)
 
 
-def _derive_both(
-    graph: ir.Graph,
-    name: str,
-    dtype: ir.DataType,
-    shape: tuple[int, ...],
-    scale_shape: tuple[int, ...],
-    compute: Callable[[], Quantized],
-) -> tuple[ir.Value, ir.Value]:
-    """Two initializers of one computation. What the second will ask is kept until it does: a scale is small."""
-    scales: list[np.ndarray] = []
+def _derive_stored(name: str, dtype: ir.DataType, shape: tuple[int, int], compute: Compute) -> ir.Value:
+    """The small numbers, columns after columns; four bits are made at once, since a slice must end with a byte."""
 
-    def stored() -> np.ndarray:
-        quantized = compute()
-        scales[:] = [quantized.scale]
-        return quantized.stored.astype(NUMPY_TYPES.get(dtype, quantized.stored.dtype))
+    def make(start: int, stop: int) -> np.ndarray:
+        stored = compute(start, stop).stored
+        return stored.astype(NUMPY_TYPES.get(dtype, stored.dtype))
 
-    def scale() -> np.ndarray:
-        return scales[0] if scales else compute().scale
-
-    values = derive(name, dtype, shape, stored), derive(f"{name}/scale", FLOAT, scale_shape, scale)
-    return registered(graph, values[0]), registered(graph, values[1])
+    if dtype.bitwidth < 8:
+        return derive(name, dtype, shape, lambda: make(0, shape[1]))
+    return derive_sliced(name, dtype, shape, make, axis=1)
 
 
 def stored_behind(weight: ir.Value) -> StoredMatrix | str:

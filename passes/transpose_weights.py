@@ -6,13 +6,12 @@ would hold both copies while it folds them. Transposing in the exporter was the 
 
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from .base import Fusion, run_fusion
 from .linears import is_matrix_transpose
 from .target import Target
-from .weights import constant_of, derive, read, registered
+from .weights import constant_of, derive_sliced, read_slice, registered
 
 __all__ = ["transpose_weights"]
 
@@ -58,5 +57,7 @@ def _rewrite(graph: ir.Graph, match: Match) -> None:
     assert tensor is not None
     rows, columns = (int(size) for size in tensor.shape.numpy())
     name = f"{weight.name}/transposed"
-    transposed = derive(name, tensor.dtype, (columns, rows), lambda: np.ascontiguousarray(read(weight).T))
+    transposed = derive_sliced(
+        name, tensor.dtype, (columns, rows), lambda start, stop: read_slice(weight, 0, start, stop).T, axis=1
+    )
     match.node.outputs[0].replace_all_uses_with(registered(graph, transposed))

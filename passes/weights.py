@@ -11,7 +11,20 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["constant_of", "derive", "int64_constant", "module_of", "read", "registered", "small_constant", "value_like"]
+from .sliced_tensor import MakeSlice, SlicedTensor, slice_of
+
+__all__ = [
+    "constant_of",
+    "derive",
+    "derive_sliced",
+    "int64_constant",
+    "module_of",
+    "read",
+    "read_slice",
+    "registered",
+    "small_constant",
+    "value_like",
+]
 
 WEIGHT = re.compile(r"\.(weight|bias|inv_freq)\b.*$")  # what follows the module in a state-dict name
 SMALL_ELEMENTS = 1 << 16  # what a pass may read in order to decide: norm weights, shapes, scalars; never a matrix
@@ -31,6 +44,20 @@ def derive(name: str, dtype: ir.DataType, shape: tuple[int, ...], compute: Calla
         return ir.Tensor(array, dtype=dtype, name=name)
 
     tensor = ir.LazyTensor(evaluate, dtype=dtype, shape=ir.Shape(shape), name=name)
+    return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=tensor)
+
+
+def derive_sliced(
+    name: str,
+    dtype: ir.DataType,
+    shape: tuple[int, ...],
+    make: MakeSlice,
+    *,
+    axis: int = 0,
+    elements_each: int | None = None,
+) -> ir.Value:
+    """As `derive` for what may be large: `make(start, stop)` computes a part of it along `axis`; see `SlicedTensor`."""
+    tensor = SlicedTensor(name, dtype, shape, make, axis=axis, elements_each=elements_each)
     return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=tensor)
 
 
@@ -67,6 +94,14 @@ def read(value: ir.Value) -> np.ndarray:
     if tensor is None:
         raise AssertionError(f"{value.name} is no constant")
     return tensor.numpy()
+
+
+def read_slice(value: ir.Value, axis: int, start: int, stop: int) -> np.ndarray:
+    """Rows (axis 0) or columns (axis 1) of a constant; read now, and not kept."""
+    tensor = constant_of(value)
+    if tensor is None:
+        raise AssertionError(f"{value.name} is no constant")
+    return slice_of(tensor, axis, start, stop)
 
 
 def small_constant(value: ir.Value | None) -> np.ndarray | None:

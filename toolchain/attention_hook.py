@@ -6,7 +6,7 @@ mask at all: causality, window and softcap are attributes. Patching model classe
 the small operators of a plain export, were the alternatives and lost: both need code per model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,18 +16,23 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from ..plugins.contract import DOMAIN
 from .errors import ArchitectureError
 
-__all__ = ["IMPLEMENTATION", "OP_TYPE", "attention_hook"]
+__all__ = ["IMPLEMENTATION", "OP_TYPE", "attention_hook", "put_down_attention"]
 
 IMPLEMENTATION = "paceline"  # the name to build a model with: attn_implementation=IMPLEMENTATION
 OP_TYPE = "Attention"
+
+AttentionFunction = Callable[..., tuple[torch.Tensor, None]]
 
 HARMLESS_TENSORS = frozenset({"position_ids", "cache_position", "s_aux"})  # what may arrive without changing attention
 
 
 @contextmanager
-def attention_hook() -> Iterator[None]:
-    """While open, models built with `attn_implementation=IMPLEMENTATION` put down one node a layer when exported."""
-    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, put_down_attention)
+def attention_hook(function: AttentionFunction | None = None) -> Iterator[None]:
+    """While open, models built with `attn_implementation=IMPLEMENTATION` call `function` in each layer.
+
+    By default that is `put_down_attention`: one node a layer in an exported graph.
+    """
+    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, function or put_down_attention)
     try:
         yield
     finally:

@@ -8,11 +8,11 @@ was the alternative and lost: it holds them all in memory, and the graph needs o
 import re
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 import onnx_ir as ir
 import torch
 from transformers import PreTrainedModel
 
+from ..passes.sliced_tensor import SlicedTensor
 from .checkpoint import Checkpoint
 from .errors import CheckpointError
 
@@ -85,11 +85,8 @@ def _ignored(model: PreTrainedModel, names: Iterable[str]) -> set[str]:
 
 def _lazy_tensor(checkpoint: Checkpoint, name: str, value: ir.Value) -> ir.LazyTensor:
     assert value.shape is not None
-
-    def read() -> ir.TensorProtocol:
-        return ir.Tensor(np.ascontiguousarray(checkpoint.read(name), dtype=np.float32), name=name)
-
-    return ir.LazyTensor(read, dtype=ir.DataType.FLOAT, shape=value.shape, name=name)
+    shape = tuple(int(size) for size in value.shape.numpy())
+    return SlicedTensor(name, ir.DataType.FLOAT, shape, lambda start, stop: checkpoint.read_rows(name, start, stop))
 
 
 def _copied(value: ir.Value) -> ir.TensorProtocol:

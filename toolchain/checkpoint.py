@@ -41,6 +41,9 @@ class Checkpoint(Protocol):
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """One tensor as float32, dequantised or widened; a new array at each call."""
 
+    def read_rows(self, name: str, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """A range of one tensor's first axis, as `read` has it, without holding the rest where that can be helped."""
+
     def digest(self) -> str:
         """SHA-256 over the files that hold the weights, in hexadecimal."""
 

@@ -49,6 +49,12 @@ class FolderCheckpoint:
             tensor: npt.NDArray[np.float32] = file.get_tensor(name).to(torch.float32).numpy()
         return tensor
 
+    def read_rows(self, name: str, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """Some rows of one tensor as float32; the rest of the file is not touched."""
+        with self._open(name) as file:
+            rows: npt.NDArray[np.float32] = file.get_slice(name)[start:stop].to(torch.float32).numpy()
+        return rows
+
     def digest(self) -> str:
         """SHA-256 over config.json and all weight files."""
         return digest_of_files([self._folder / CONFIG, *sorted(set(self._file_of.values()))])

@@ -5,6 +5,7 @@ each architecture's tensors are called; transformers knows what converters did t
 permuted, Gemma's norms hold 1 + weight). No table of names of our own: it would be one per model.
 """
 
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,13 +33,15 @@ class GgufCheckpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         reader = _open_reader(path)
+        self._map: mmap.mmap = reader.data._mmap
+        self._kept: tuple[str, npt.NDArray[np.float32]] | None = None  # the tensor that was read last
         tensors = {tensor.name: tensor for tensor in reader.tensors}
         self._metadata = _metadata(path, reader)
         self.config: PretrainedConfig = config_from_gguf(
             self._metadata,
             vocab_size=_num_rows(path, tensors),
             tied=HEAD not in tensors,
-            rope_factors=_dequantized(tensors[ROPE_FACTORS]) if ROPE_FACTORS in tensors else None,
+            rope_factors=_rope_factors(tensors),
         )
         tensors.pop(ROPE_FACTORS, None)  # now in the configuration
         architecture = str(self._metadata["general.architecture"])
@@ -57,9 +60,32 @@ class GgufCheckpoint:
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """One tensor as float32."""
         tensor = self._tensors[name]
-        weights = _dequantized(tensor).reshape(self.shape(name))
+        weights = _dequantized(tensor.data, tensor).reshape(self.shape(name))
         restored = self._processor.process(weights=weights, name=tensor.name).weights
-        return np.ascontiguousarray(restored, dtype=np.float32)
+        array = np.ascontiguousarray(restored, dtype=np.float32)
+        self._drop_mapped()
+        return array
+
+    def _drop_mapped(self) -> None:
+        """Tell the system that what was read of the file need not stay in this process's memory."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def read_rows(self, name: str, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """Some rows of one tensor as float32.
+
+        Converters move rows inside a layer (llama's q and k), so that a layer's tensors are read whole and the last
+        one is kept; the large ones outside of layers, embedding and head, are as they were.
+        """
+        tensor = self._tensors[name]
+        if tensor.name in (HEAD, EMBEDDING) and tensor.data.ndim > 1:
+            rows = _dequantized(tensor.data[start:stop], tensor)
+            self._drop_mapped()
+            return rows
+        if self._kept is None or self._kept[0] != name:
+            self._kept = None  # before the next is read, not after
+            self._kept = (name, self.read(name))
+        return self._kept[1][start:stop]
 
     def digest(self) -> str:
         """SHA-256 over the file."""
@@ -68,6 +94,11 @@ class GgufCheckpoint:
     def tokenizer_files(self) -> Mapping[str, bytes]:
         """Tokenizer, generation configuration and chat template, made from the file's metadata."""
         return tokenizer_files_of_gguf(self._path, self._metadata)
+
+
+def _rope_factors(tensors: Mapping[str, gguf.ReaderTensor]) -> npt.NDArray[np.float32] | None:
+    tensor = tensors.get(ROPE_FACTORS)
+    return None if tensor is None else _dequantized(tensor.data, tensor)
 
 
 def _open_reader(path: Path) -> gguf.GGUFReader:
@@ -96,9 +127,10 @@ def _num_rows(path: Path, tensors: Mapping[str, gguf.ReaderTensor]) -> int:
     return int(tensors[EMBEDDING].shape[-1])
 
 
-def _dequantized(tensor: gguf.ReaderTensor) -> npt.NDArray[np.float32]:
+def _dequantized(data: npt.NDArray[np.generic], tensor: gguf.ReaderTensor) -> npt.NDArray[np.float32]:
+    """`data`, all or some rows of `tensor`."""
     try:
-        weights: npt.NDArray[np.float32] = gguf.dequantize(tensor.data, tensor.tensor_type)
+        weights: npt.NDArray[np.float32] = gguf.dequantize(data, tensor.tensor_type)
     except NotImplementedError as error:
         raise CheckpointError(
             f"{tensor.name} is stored as {tensor.tensor_type.name}",

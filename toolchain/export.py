@@ -22,19 +22,17 @@ from ..passes import pipeline
 from ..passes.base import run_passes
 from ..passes.target import Target
 from ..plugins import contract
-from ..plugins.errors import PacelineError
 from .attention_hook import IMPLEMENTATION, attention_hook
 from .bind_weights import bind_weights, check_weights
+from .blame import blaming
 from .check_architecture import attention_nodes, check_attention, check_config, check_rows_apart
 from .checkpoint import Checkpoint
-from .errors import ArchitectureError
 from .graph_file import save_graph
 
 __all__ = ["ExportedModel", "export_model", "save_graph"]
 
 EXAMPLE_TOKENS = 11  # any number that is no other size in a model; the axis is dynamic
 NUM_TOKENS = "T"
-MAX_REASON = 400  # characters of somebody else's message
 WRAPPED = "causal_lm"
 
 
@@ -62,7 +60,7 @@ def export_model(checkpoint: Checkpoint, target: Target = Target()) -> ExportedM
     check_attention(model.graph, config)
     run_passes(model, target, pipeline.TIDY)
     check_rows_apart(model.graph)
-    with _blaming(type(config).__name__):
+    with blaming(type(config).__name__):
         return ExportedModel(model, _facts(model.graph, config, target))
 
 
@@ -79,30 +77,11 @@ class TokenMajor(torch.nn.Module):
         return out.logits.squeeze(0)  # type: ignore[no-any-return]
 
 
-@contextmanager
-def _blaming(kind: str) -> Iterator[None]:
-    """Turn whatever third-party code raises into an ArchitectureError with the reason at the bottom of it."""
-    try:
-        yield
-    except PacelineError:
-        raise
-    except Exception as error:
-        root: BaseException = error
-        while root.__cause__ is not None:
-            root = root.__cause__
-        reason = next((line.strip() for line in str(root).splitlines() if line.strip()), "no reason given")
-        raise ArchitectureError(
-            f"{kind} cannot be exported: {type(root).__name__}: {reason[:MAX_REASON]}",
-            needed="a decoder-only model with one causal attention a layer and no control flow that depends on data",
-            do="see the families in README.md, or file the configuration with this message",
-        ) from error
-
-
 def _untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model with its buffers computed and its parameters allocated but never written, so that none is resident."""
     config = copy.deepcopy(checkpoint.config)  # from_config writes the attention's name into it
     check_config(config)
-    with _blaming(type(config).__name__), no_init_weights():
+    with blaming(type(config).__name__), no_init_weights():
         model = AutoModelForCausalLM.from_config(config, attn_implementation=IMPLEMENTATION, dtype=torch.float32)
         model.tie_weights()
     return model.eval()
@@ -125,7 +104,7 @@ def _quiet() -> Iterator[None]:
 def _onnx_from_torch(causal_lm: PreTrainedModel) -> ir.Model:
     input_ids, positions = torch.arange(EXAMPLE_TOKENS), torch.arange(EXAMPLE_TOKENS)  # one tensor would be one input
     rows = {0: torch.export.Dim.DYNAMIC}
-    with _blaming(type(causal_lm).__name__), _quiet(), torch.no_grad():
+    with blaming(type(causal_lm).__name__), _quiet(), torch.no_grad():
         exported = torch.export.export(
             TokenMajor(causal_lm), (input_ids, positions), dynamic_shapes=(rows, rows), strict=False
         )

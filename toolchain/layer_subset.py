@@ -79,6 +79,10 @@ class LayerSubset:
         """One tensor as float32."""
         return self._checkpoint.read(self._original[name])
 
+    def read_rows(self, name: str, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """Some rows of one tensor as float32."""
+        return self._checkpoint.read_rows(self._original[name], start, stop)
+
     def digest(self) -> str:
         """SHA-256 of the original's digest and the kept layers."""
         return hashlib.sha256(f"{self._checkpoint.digest()} layers {self._layers}".encode()).hexdigest()

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_bundles import tiny_bundle, tiny_checkpoint, tiny_recipe
 
+from paceline.passes import sliced_tensor
 from paceline.plugins.errors import PacelineError
 from paceline.runtime.bundle import open_bundle
 from paceline.toolchain.build import build_bundle
@@ -87,6 +88,16 @@ def unmeasured(bundle: Path) -> dict:
     content = json.loads((bundle / "manifest.json").read_text())
     del content["files"][MEASURED], content["manifest_sha256"]
     return content
+
+
+def test_slices_of_any_size_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice that forgot an offset, or packed half a panel, would show in one of these files."""
+    files = []
+    for elements in (1 << 30, 1000):
+        monkeypatch.setattr(sliced_tensor, "SLICE_ELEMENTS", elements)
+        manifest = open_bundle(tiny_bundle(tmp_path, quantization={"weights": "int8"})).manifest
+        files.append({name: file for name, file in manifest.files.items() if name.endswith(".data")})
+    assert files[0] == files[1]
 
 
 def test_a_bundle_that_is_there_is_replaced_and_a_folder_is_not(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def assert_same(read: FolderCheckpoint, model: RandomCheckpoint) -> None:
         assert read.shape(name) == model.shape(name)
         assert read.read(name).dtype == np.float32
         np.testing.assert_array_equal(read.read(name), model.read(name))
+        np.testing.assert_array_equal(read.read_rows(name, 3, 17), model.read(name)[3:17])
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -63,6 +63,8 @@ def test_names_shapes_and_numbers_are_those_of_the_model(case: Case, tmp_path: P
         array = read.read(name)
         assert array.dtype == np.float32
         np.testing.assert_allclose(array, model.read(name), rtol=0, atol=2e-7, err_msg=name)  # Gemma's + 1 - 1
+        for start, stop in ((0, 5), (5, 20)):
+            np.testing.assert_array_equal(read.read_rows(name, start, stop), array[start:stop], err_msg=name)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -103,6 +105,8 @@ def test_every_simple_format_is_read(kind: Kind, tmp_path: Path) -> None:
     name = "model.layers.1.mlp.down_proj.weight"
     error = np.abs(read.read(name) - model.read(name))
     assert 0 < error.max() <= 1.01 * step * np.abs(model.read(name)).max()
+    for large in ("model.embed_tokens.weight", "lm_head.weight"):
+        np.testing.assert_array_equal(read.read_rows(large, 7, 60), read.read(large)[7:60])
 
 
 @pytest.mark.parametrize("kind", [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K], ids=lambda kind: kind.name)
