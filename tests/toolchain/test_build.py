@@ -56,6 +56,7 @@ def test_a_bundle_holds_what_the_design_says(tmp_path: Path) -> None:
         "graph/draft.onnx.data",
         "graph/target.onnx",
         "graph/target.onnx.data",
+        "reports/accuracy.json",
         "reports/build.json",
         "tokenizer.json",
     }
