@@ -18,6 +18,7 @@ from .weights import value_like
 __all__ = ["fuse_gated_linear"]
 
 GATED = {one.op_type: one.gated_op_type for one in FORMATS.values()}
+SCALED = tuple(one.op_type for name, one in FORMATS.items() if name.startswith("int8"))
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Plan:
 def fuse_gated_linear(model: ir.Model, target: Target) -> int:
     """Replace every projection that only a SwiGLU reads by one op; returns how many.
 
-    before:  SwiGLU(LinearBf16(x, W))          (or LinearF32, LinearInt8)
+    before:  SwiGLU(LinearBf16(x, W))          (or LinearF32, LinearInt8, LinearInt8Rows16)
     after:   GatedLinearBf16(x, W)
 
     Kept untouched: projections with a bias or another reader; halves that are not whole panels of 16 columns.
@@ -64,7 +65,7 @@ def _check(found: Plan, target: Target) -> Plan | str:
 
 def _weights_of(linear: ir.Node) -> list[ir.Value | None]:
     """The packed matrix, and for int8 the scales of its columns."""
-    return list(linear.inputs[1:3] if linear.op_type == FORMATS["int8"].op_type else linear.inputs[1:2])
+    return list(linear.inputs[1:3] if linear.op_type in SCALED else linear.inputs[1:2])
 
 
 def _rewrite(graph: ir.Graph, plan: Plan) -> None:

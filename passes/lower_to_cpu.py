@@ -7,7 +7,7 @@ of sums at one row than at many, so that a row's bits would depend on its neighb
 
     rows, weights                what the CPU runs
     bf16, bf16 or blocks         LinearBf16; small blocks are widened when the engine is written
-    int8 a row, int8             LinearInt8
+    int8 or int16 a row, int8    LinearInt8, LinearInt8Rows16
     fp8, fp8                     LinearBf16 on the fp8 numbers themselves, which bfloat16 holds exactly, then the scales
     anything else                LinearF32 behind whatever rounds the rows
 """
@@ -30,11 +30,18 @@ from .weights import derive, derive_sliced, read, registered, value_like
 __all__ = ["lower_to_cpu"]
 
 Columns = Callable[[int, int], np.ndarray]
-DTYPES = {"fp32": ir.DataType.FLOAT, "bf16": ir.DataType.BFLOAT16, "int8": ir.DataType.INT8}
+DTYPES = {
+    "fp32": ir.DataType.FLOAT,
+    "bf16": ir.DataType.BFLOAT16,
+    "int8": ir.DataType.INT8,
+    "int8_rows16": ir.DataType.INT8,
+}
+INT8_ROWS = {ir.DataType.INT8: "int8", ir.DataType.INT16: "int8_rows16"}
 PACKERS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "fp32": pack.pack_f32,
     "bf16": pack.pack_bf16,
     "int8": pack.pack_steps,
+    "int8_rows16": pack.pack_steps,
 }
 FLOAT = ir.DataType.FLOAT
 
@@ -84,8 +91,8 @@ def _check(y: ir.Value, target: Target) -> Plan | str:
 
 def _kernel_format(linear: TypedLinear) -> str:
     rows, stored = linear.rows.dtype, linear.stored
-    if rows == ir.DataType.INT8 and stored.dtype == ir.DataType.INT8 and linear.rows.scale is None:
-        return "int8" if not stored.block_size else "fp32"
+    if rows in INT8_ROWS and stored.dtype == ir.DataType.INT8 and not stored.block_size and linear.rows.scale is None:
+        return INT8_ROWS[rows]
     if rows == ir.DataType.BFLOAT16 and (stored.dtype == ir.DataType.BFLOAT16 or stored.block_size):
         return "bf16"
     if _is_fp8(linear):
@@ -122,7 +129,7 @@ def _put(graph: ir.Graph, linear: TypedLinear, weights: str, inputs: list[ir.Val
 def _packed(graph: ir.Graph, linear: TypedLinear, weights: str) -> list[ir.Value]:
     """The initializers of a layer, not computed yet: the packed matrix, and for int8 the scales of its columns."""
     stored = linear.stored
-    if weights != "int8":
+    if weights not in INT8_ROWS.values():
         return [_pack(graph, linear, weights, stored.columns)]
     assert stored.scale is not None
     return [_pack(graph, linear, weights, stored.steps), stored.scale]

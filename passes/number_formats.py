@@ -32,9 +32,10 @@ FORMATS = {
     "fp16": NumberFormat(ir.DataType.FLOAT16, ir.DataType.FLOAT16, 16),
     "fp8": NumberFormat(ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FN, 8, is_calibrated=True),
     "int8": NumberFormat(ir.DataType.INT8, ir.DataType.INT8, 8),
+    "int8_rows16": NumberFormat(ir.DataType.INT8, ir.DataType.INT16, 8),
     "int8_weight_only": NumberFormat(ir.DataType.INT8, ir.DataType.BFLOAT16, 8, is_blocked=True),
     "int4_weight_only": NumberFormat(ir.DataType.INT4, ir.DataType.BFLOAT16, 4, is_blocked=True),
 }
 
 # What a layer that does not bear its format is raised to: 16 bits for what has fewer.
-HIGHER = {"fp8": "bf16", "int8": "bf16", "int8_weight_only": "bf16", "int4_weight_only": "bf16"}
+HIGHER = {"fp8": "bf16", "int8": "bf16", "int8_rows16": "bf16", "int8_weight_only": "bf16", "int4_weight_only": "bf16"}

@@ -19,7 +19,7 @@ __all__ = [
     "quantize_blocks",
     "quantize_columns",
     "round_fp8",
-    "round_rows_int8",
+    "round_rows_int",
 ]
 
 Floats = npt.NDArray[np.float32]
@@ -83,9 +83,9 @@ def dequantize_blocks(quantized: Quantized, block: int) -> Floats:
     return np.asarray(quantized.stored.astype(np.float32) * scale, np.float32)
 
 
-def round_rows_int8(rows: Floats) -> Floats:
-    """`rows` [T, K] in steps of each row's largest magnitude / 127: what per-token activations do to them."""
-    step = np.maximum(np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127.0), np.float32(1e-30))
+def round_rows_int(rows: Floats, levels: float) -> Floats:
+    """`rows` [T, K] in steps of each row's largest magnitude / `levels`: what per-token activations do to them."""
+    step = np.maximum(np.abs(rows).max(axis=-1, keepdims=True) / np.float32(levels), np.float32(1e-30))
     return np.asarray(np.rint(rows / step) * step, np.float32)
 
 

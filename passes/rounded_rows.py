@@ -2,7 +2,7 @@
 
     bf16, fp16   Cast(to float) of Cast(to 16 bits) of x
     fp8          DequantizeLinear of QuantizeLinear of x, one constant scale
-    int8         the same with a scale for each row, computed from its largest magnitude
+    int8, int16  the same with a scale for each row, computed from its largest magnitude
 
 Written and recognised here, side by side, so that precision passes and lowerings cannot drift apart. Any engine can
 run the pairs as they stand; one that has an op on small numbers takes the pair away.
@@ -20,7 +20,7 @@ from .weights import constant_of, int64_constant, registered
 __all__ = ["Place", "RoundedRows", "round_rows", "rows_behind"]
 
 SIXTEEN_BITS = (ir.DataType.BFLOAT16, ir.DataType.FLOAT16)
-LEVELS = np.float32(127.0)
+LEVELS = {ir.DataType.INT8: np.float32(127.0), ir.DataType.INT16: np.float32(32512.0)}  # 127 * 256: two bytes of 127
 TINY = np.float32(1e-30)  # the step of a row of zeros, which stays zeros
 
 
@@ -75,20 +75,20 @@ def round_rows(place: Place, x: ir.Value, dtype: ir.DataType, scale: np.float32 
     if dtype == ir.DataType.FLOAT8E4M3FN:
         assert scale is not None
         return _pair(place, x, place.constant(f"{place.stem}/scale", scale), {"output_dtype": dtype.value})
-    return {ir.DataType.INT8: _round_to_int8}[dtype](place, x)
+    return _round_to_steps(place, x, dtype, LEVELS[dtype])
 
 
-def _round_to_int8(place: Place, x: ir.Value) -> ir.Value:
-    """Each row in steps of its own largest magnitude / 127: a row never depends on its neighbours."""
+def _round_to_steps(place: Place, x: ir.Value, dtype: ir.DataType, levels: np.float32) -> ir.Value:
+    """Each row in steps of its own largest magnitude / `levels`: a row never depends on its neighbours."""
     assert x.shape is not None
     rows = ir.Shape([x.shape[0]])
     sizes = place.add("sizes", "Abs", [x], ir.DataType.FLOAT, x.shape)
     axis = int64_constant(place.graph, [-1])
     largest = place.add("largest", "ReduceMax", [sizes, axis], ir.DataType.FLOAT, rows, keepdims=0)
-    levels, tiny = place.constant("int8_levels", LEVELS), place.constant("int8_tiny", TINY)
-    step = place.add("step", "Div", [largest, levels], ir.DataType.FLOAT, rows)
-    safe = place.add("safe_step", "Max", [step, tiny], ir.DataType.FLOAT, rows)
-    return _pair(place, x, safe, {"axis": 0, "output_dtype": ir.DataType.INT8.value})
+    divisor = place.constant(f"levels_{dtype.name.lower()}", levels)
+    step = place.add("step", "Div", [largest, divisor], ir.DataType.FLOAT, rows)
+    safe = place.add("safe_step", "Max", [step, place.constant("least_step", TINY)], ir.DataType.FLOAT, rows)
+    return _pair(place, x, safe, {"axis": 0, "output_dtype": dtype.value})
 
 
 def _pair(place: Place, x: ir.Value, scale: ir.Value, options: dict[str, int]) -> ir.Value:

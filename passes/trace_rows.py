@@ -23,7 +23,14 @@ ACTIVATIONS = ("Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "
 ELEMENTWISE = (*ARITHMETIC, *FUNCTIONS, *LOGIC, *ACTIVATIONS)
 NORMS = ("LayerNormalization", "LogSoftmax", "LpNormalization", "RMSNormalization", "Softmax")
 REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceL2")
-ROW_OPS = ("LinearBf16", "LinearF32", "LinearInt8", "ResidualNorm", "SwiGLU")  # ours: the last axis is the features
+ROW_OPS = (
+    "LinearBf16",
+    "LinearF32",
+    "LinearInt8",
+    "LinearInt8Rows16",
+    "ResidualNorm",
+    "SwiGLU",
+)  # ours: the last axis is the features
 
 
 def row_inputs(node: ir.Node, axis: int) -> RowInputs | None:

@@ -34,9 +34,11 @@ MEANINGS: dict[str, tuple[tuple[str, ...], Text]] = {
     "GatedLinearBf16": (("x", "weight"), _gated("LinearBf16")),
     "GatedLinearF32": (("x", "weight"), _gated("LinearF32")),
     "GatedLinearInt8": (("x", "weight", "scale"), _gated("LinearInt8")),
+    "GatedLinearInt8Rows16": (("x", "weight", "scale"), _gated("LinearInt8Rows16")),
     "LinearBf16": (("x", "weight", "bias"), _linear("LinearBf16")),
     "LinearF32": (("x", "weight", "bias"), _linear("LinearF32")),
     "LinearInt8": (("x", "weight", "scale", "bias"), _linear("LinearInt8")),
+    "LinearInt8Rows16": (("x", "weight", "scale", "bias"), _linear("LinearInt8Rows16")),
     "PagedAttention": (
         ("q", "k", "v", "kv_pages", "page_table", "query_start", "context_len", "cos_sin", "sinks"),
         paged_attention_text,

@@ -22,7 +22,7 @@ from .search_smoothing import search_smoothing
 
 __all__ = ["CalibrationSettings", "calibrate", "check_fits", "needs_calibration"]
 
-SMOOTHED_FORMATS = ("int8", "int8_weight_only", "int4_weight_only")
+SMOOTHED_FORMATS = ("int8", "int8_rows16", "int8_weight_only", "int4_weight_only")
 
 
 @dataclass(frozen=True)

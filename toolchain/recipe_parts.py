@@ -75,7 +75,7 @@ class PassOptions(Part):
     enabled: bool = True
 
 
-Format = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int8_weight_only", "int4_weight_only"]
+Format = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int8_rows16", "int8_weight_only", "int4_weight_only"]
 
 
 class Quantization(Part):

@@ -21,13 +21,14 @@ from ..passes.quantize_arrays import (
     quantize_blocks,
     quantize_columns,
     round_fp8,
-    round_rows_int8,
+    round_rows_int,
 )
 
 __all__ = ["Smoothing", "product_error", "search_smoothing"]
 
 Floats = npt.NDArray[np.float32]
 ALPHAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+ROW_LEVELS = {"int8": 127.0, "int8_rows16": 32512.0}
 SMALLEST = np.float32(1e-5)
 
 
@@ -73,8 +74,8 @@ def product_error(
 
 
 def _product(rows: Floats, matrix: Floats, weight_format: str, block: int, largest: float) -> Floats:
-    if weight_format == "int8":
-        return round_rows_int8(rows) @ dequantize_columns(quantize_columns(matrix, "int8"))
+    if weight_format in ROW_LEVELS:
+        return round_rows_int(rows, ROW_LEVELS[weight_format]) @ dequantize_columns(quantize_columns(matrix, "int8"))
     if weight_format == "fp8":
         return round_fp8(rows, max(largest, 1e-30) / FP8_MAX) @ dequantize_columns(quantize_columns(matrix, "fp8"))
     bits = FORMATS[weight_format].weight_bits
@@ -82,7 +83,7 @@ def _product(rows: Floats, matrix: Floats, weight_format: str, block: int, large
 
 
 def _proposal(matrix: Floats, rows: Floats, largest: Floats, weight_format: str, alpha: float) -> Floats:
-    if weight_format == "int8":
+    if weight_format in ROW_LEVELS:
         weights = np.abs(matrix).max(axis=1)
         vector = np.maximum(largest, SMALLEST) ** alpha / np.maximum(weights, SMALLEST) ** (1 - alpha)
     else:

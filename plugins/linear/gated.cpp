@@ -1,4 +1,4 @@
-// The ops GatedLinearF32, GatedLinearBf16 and GatedLinearInt8: y = silu(x Wg) * (x Wu), where W = [Wg, Wu].
+// The ops GatedLinearF32, GatedLinearBf16, GatedLinearInt8 and GatedLinearInt8Rows16: y = silu(x Wg) * (x Wu), where W = [Wg, Wu].
 //
 // Gate and up of the same columns are summed one after the other into buffers that stay in level 2, and leave as y: the
 // [rows, 2 I] numbers in between never reach memory, and one op fewer has to wake the threads.
@@ -14,12 +14,12 @@ namespace {
 const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, size_t panels,
                        const uint32_t* ahead, std::vector<float>& kept) {
   const size_t width = panels * kLanes;
-  float* floats = scratch(kept, rows * width);
+  float* floats = scratch(kept, rows * call.planes * width);
   auto* sums = reinterpret_cast<uint32_t*>(floats);
   call.sum(row, rows, panel, panels, sums, width, ahead);
-  if (call.format == Format::kInt8)
+  if (call.format == Format::kInt8)  // in place: a row of floats lies over its own sums, or over those of rows before it
     for (size_t r = 0; r < rows; ++r)
-      call.finish(sums + r * width, floats + r * width, row + r, panel * kLanes, width);
+      call.finish(sums + r * call.planes * width, width, floats + r * width, row + r, panel * kLanes, width);
   return floats;
 }
 
@@ -27,8 +27,9 @@ void gate_group(const Call& call, float* y, size_t first_panel, size_t last_pane
   static thread_local std::vector<float> kept_gate, kept_up;
   const swiglu::Activate activate = swiglu::activate_for_this_machine();
   const size_t columns = call.n / 2, panels = last_panel - first_panel, width = panels * kLanes;
-  for (size_t row = 0; row < call.rows; row += kFinishRows) {
-    const size_t rows = std::min(kFinishRows, call.rows - row);
+  const size_t most = kFinishRows / call.planes;
+  for (size_t row = 0; row < call.rows; row += most) {
+    const size_t rows = std::min(most, call.rows - row);
     const size_t up_panel = columns / kLanes + first_panel;
     const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
     const float* gate = half_sums(call, row, rows, first_panel, panels, call.panel_at(up_panel), kept_gate);
@@ -40,18 +41,20 @@ void gate_group(const Call& call, float* y, size_t first_panel, size_t last_pane
 
 // As `sum_task`; a group has panels of both halves.
 void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
-  const size_t group = call.rows > kFewRows ? panels_of_group(2 * call.words) : last_panel - first_panel;
+  const size_t group = call.reads_once() ? last_panel - first_panel : panels_of_group(2 * call.words);
   for (size_t panel = first_panel; panel < last_panel; panel += group) {
     const size_t end = std::min(panel + group, last_panel);
     gate_group(call, y, panel, end, end < last_panel ? call.panel_at(end) : next);
   }
 }
 
-template <Format F>
+template <Format F, size_t Planes = 1>
 class Gated {
  public:
-  static constexpr const char* kName =
-      F == Format::kF32 ? "GatedLinearF32" : F == Format::kBf16 ? "GatedLinearBf16" : "GatedLinearInt8";
+  static constexpr const char* kName = F == Format::kF32    ? "GatedLinearF32"
+                                       : F == Format::kBf16 ? "GatedLinearBf16"
+                                       : Planes == 1        ? "GatedLinearInt8"
+                                                            : "GatedLinearInt8Rows16";
   static constexpr Port kOutputs[] = {{ort::kFloat}};
 
   explicit Gated(const Info& info) : layer_(info) {
@@ -70,7 +73,7 @@ class Gated {
   }
 
  private:
-  Layer<F> layer_;
+  Layer<F, Planes> layer_;
 };
 
 template <Format F>
@@ -79,15 +82,17 @@ struct FloatGated : Gated<F> {
   static constexpr Port kInputs[] = {{ort::kFloat}, {element_type(F)}};
 };
 
-struct Int8Gated : Gated<Format::kInt8> {
-  using Gated::Gated;
+template <size_t Planes>
+struct Int8Gated : Gated<Format::kInt8, Planes> {
+  using Gated<Format::kInt8, Planes>::Gated;
   static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kInt8}, {ort::kFloat}};
 };
 
 }  // namespace
 
-std::array<const ort::CustomOp*, 3> gated_ops() {
-  return {custom_op<FloatGated<Format::kF32>>(), custom_op<FloatGated<Format::kBf16>>(), custom_op<Int8Gated>()};
+std::array<const ort::CustomOp*, 4> gated_ops() {
+  return {custom_op<FloatGated<Format::kF32>>(), custom_op<FloatGated<Format::kBf16>>(), custom_op<Int8Gated<1>>(),
+          custom_op<Int8Gated<2>>()};
 }
 
 }  // namespace paceline::linear

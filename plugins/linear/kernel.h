@@ -18,6 +18,9 @@ namespace paceline::linear {
 
 enum class Format { kF32, kBf16, kInt8 };
 
+constexpr float kRow8Levels = 127.0f;
+constexpr float kRow16Levels = 32512.0f; // 127 * 256: the high byte of the largest step is 127
+
 constexpr size_t kLanes = 16;            // columns of a panel
 constexpr size_t kWordsPerPanelRow = 16; // 32-bit words in one 64-byte row of a panel
 
@@ -36,10 +39,13 @@ struct Block {
 
 // The kernels of one instruction set. `convert_row` makes words of x from floats: `inverse_step` is 127 / max|x| for
 // int8 and unused otherwise; from `k` to `padded_k` the row is filled with zeros (for int8 with 128, its zero).
+// `split_row` makes two rows of int8 words whose sums, 256 * high + low, are those of 16-bit steps: `inverse_step` is
+// kRow16Levels / max|x|.
 struct Kernels {
   void (*sum)(Format format, const Block& block);
   void (*convert_row)(Format format, const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* words);
   float (*max_abs)(const float* x, size_t k);
+  void (*split_row)(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low);
 };
 
 extern const Kernels kPortableKernels;

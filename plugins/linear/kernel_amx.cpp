@@ -161,11 +161,15 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
   kAvx512Kernels.convert_row(format, x, k, padded_k, inverse_step, words);
 }
 
+void split_row(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low) {
+  kAvx512Kernels.split_row(x, k, padded_k, inverse_step, high, low);
+}
+
 float max_abs(const float* x, size_t k) { return kAvx512Kernels.max_abs(x, k); }
 
 }  // namespace
 
-const Kernels kAmxKernels = {sum, convert_row, max_abs};
+const Kernels kAmxKernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

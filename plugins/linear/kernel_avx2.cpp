@@ -92,11 +92,15 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
   kPortableKernels.convert_row(format, x, k, padded_k, inverse_step, words);
 }
 
+void split_row(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low) {
+  kPortableKernels.split_row(x, k, padded_k, inverse_step, high, low);
+}
+
 float max_abs(const float* x, size_t k) { return kPortableKernels.max_abs(x, k); }
 
 }  // namespace
 
-const Kernels kAvx2Kernels = {sum, convert_row, max_abs};
+const Kernels kAvx2Kernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

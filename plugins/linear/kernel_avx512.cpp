@@ -100,6 +100,19 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
   }
 }
 
+void split_row(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low) {
+  const __m512 scale = _mm512_set1_ps(inverse_step);
+  const __m512i offset = _mm512_set1_epi32(128);
+  for (size_t i = 0; i < padded_k; i += 16) {
+    const __m512 v = _mm512_maskz_loadu_ps(i < k ? mask_of(k - i) : 0, x + i);
+    const __m512i step = _mm512_cvtps_epi32(_mm512_mul_ps(v, scale));
+    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(step, offset), 8);
+    const __m512i lower = _mm512_sub_epi32(step, _mm512_slli_epi32(upper, 8));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + i / 4), _mm512_cvtepi32_epi8(_mm512_add_epi32(upper, offset)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low + i / 4), _mm512_cvtepi32_epi8(_mm512_add_epi32(lower, offset)));
+  }
+}
+
 float max_abs(const float* x, size_t k) {
   __m512 largest = _mm512_setzero_ps();
   for (size_t i = 0; i < k; i += 16)
@@ -109,7 +122,7 @@ float max_abs(const float* x, size_t k) {
 
 }  // namespace
 
-const Kernels kAvx512Kernels = {sum, convert_row, max_abs};
+const Kernels kAvx512Kernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

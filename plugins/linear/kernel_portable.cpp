@@ -95,6 +95,20 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
   }
 }
 
+// A step is 256 * high + low with both in int8's range, each stored with the offset of 128.
+void split_row(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low) {
+  auto* high_bytes = reinterpret_cast<uint8_t*>(high);
+  auto* low_bytes = reinterpret_cast<uint8_t*>(low);
+  for (size_t i = 0; i < k; ++i) {
+    const int step = static_cast<int>(std::nearbyint(x[i] * inverse_step));
+    const int upper = (step + 128) >> 8;
+    high_bytes[i] = static_cast<uint8_t>(upper + 128);
+    low_bytes[i] = static_cast<uint8_t>(step - 256 * upper + 128);
+  }
+  std::fill(high_bytes + k, high_bytes + padded_k, 128);
+  std::fill(low_bytes + k, low_bytes + padded_k, 128);
+}
+
 float max_abs(const float* x, size_t k) {
   float largest = 0;
   for (size_t i = 0; i < k; ++i) largest = std::max(largest, std::fabs(x[i]));
@@ -103,6 +117,6 @@ float max_abs(const float* x, size_t k) {
 
 }  // namespace
 
-const Kernels kPortableKernels = {sum, convert_row, max_abs};
+const Kernels kPortableKernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear

@@ -1,6 +1,9 @@
 // What the plain and the gated linear ops share: a layer's sizes, x in the format of its weights, sums into floats.
 //
-//     x [rows, K] float -> words [rows, padded_k] -> sums [rows, columns] -> floats [rows, columns]
+//     x [rows, K] float -> words [rows * planes, padded_k] -> sums [rows * planes, columns] -> floats [rows, columns]
+//
+// A plane is one row of words. int8 weights may meet rows of 16-bit steps as two planes, high and low bytes, one behind
+// the other: the kernels need not know, and where few rows wait for weights the second plane costs nothing.
 
 #pragma once
 
@@ -34,27 +37,38 @@ inline void require(bool ok, const char* message) {
 // Everything one call needs, in words and rows.
 struct Call {
   Format format;
+  size_t planes;
   const Kernels& kernels;
   size_t rows, n, words;
-  const uint32_t* x;          // [rows, words]
+  const uint32_t* x;          // [rows * planes, words]
   const uint32_t* weights;    // [panels, words, 16]
-  const float* steps;         // int8: [rows], max|x| / 127
+  const float* steps;         // int8: [rows], max|x| / 127, or / kRow16Levels
   const float* scale;         // int8: [N]
   const int32_t* correction;  // int8: [N], 128 * sum of the column, since x carries an offset of 128
   const float* bias;          // [N] or null
 
   const uint32_t* panel_at(size_t panel) const { return weights + panel * words * kWordsPerPanelRow; }
 
-  // Sums of rows x panels, into any memory with `stride` words from row to row; `ahead` as `Block::next`.
+  // Whether sums are more than y has room for, so that they need memory of their own.
+  bool is_split() const { return planes > 1; }
+
+  // Whether a kernel takes all rows in one pass over the weights, and sums need no memory of their own.
+  bool reads_once() const { return rows <= kFewRows && !is_split(); }
+
+  // Sums of rows x panels, into any memory with `stride` words from plane to plane; `ahead` as `Block::next`.
   void sum(size_t row, size_t num_rows, size_t panel, size_t panels, uint32_t* sums, size_t stride,
            const uint32_t* ahead) const {
-    kernels.sum(format, {x + row * words, words, num_rows, panel_at(panel), words, panels, sums, stride, ahead});
+    const uint32_t* first = x + row * planes * words;
+    kernels.sum(format, {first, words, num_rows * planes, panel_at(panel), words, panels, sums, stride, ahead});
   }
 
-  // One row's sums of the columns from `column` on become floats; `y` may be the sums' own memory.
-  void finish(const uint32_t* sums, float* y, size_t row, size_t column, size_t count) const {
-    if (format == Format::kInt8)
-      finish_int8(reinterpret_cast<const int32_t*>(sums), y, row, column, count);
+  // One row's sums of the columns from `column` on become floats; `y` may be the sums' own memory where planes == 1.
+  void finish(const uint32_t* sums, size_t stride, float* y, size_t row, size_t column, size_t count) const {
+    const auto* whole = reinterpret_cast<const int32_t*>(sums);
+    if (is_split())
+      finish_planes(whole, whole + stride, y, row, column, count);
+    else if (format == Format::kInt8)
+      finish_int8(whole, y, row, column, count);
     else if (reinterpret_cast<const float*>(sums) != y)
       std::memcpy(y, sums, count * sizeof(float));
     if (bias != nullptr)
@@ -66,6 +80,15 @@ struct Call {
     const float step = steps[row];
     for (size_t i = 0; i < count; ++i)
       y[i] = static_cast<float>(sums[i] - correction[column + i]) * step * scale[column + i];
+  }
+
+  void finish_planes(const int32_t* high, const int32_t* low, float* y, size_t row, size_t column, size_t count) const {
+    const float step = steps[row];
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t offset = correction[column + i];
+      const float sum = static_cast<float>(high[i] - offset) * 256.0f + static_cast<float>(low[i] - offset);
+      y[i] = sum * step * scale[column + i];
+    }
   }
 };
 
@@ -113,8 +136,10 @@ T* scratch(std::vector<T>& kept, size_t count) {
 }
 
 // One node's layer. Inputs: x, weight, (int8: scale,) bias if any.
-template <Format F>
+template <Format F, size_t Planes = 1>
 class Layer {
+  static_assert(Planes == 1 || F == Format::kInt8, "only whole numbers can be split");
+
  public:
   explicit Layer(const Info& info)
       : k_(static_cast<size_t>(info.integer("in_features"))),
@@ -141,9 +166,9 @@ class Layer {
     static thread_local std::vector<uint32_t> kept_words;
     static thread_local std::vector<float> kept_steps;
     const auto rows = static_cast<size_t>(x.rows());
-    uint32_t* words = scratch(kept_words, rows * words_);
+    uint32_t* words = scratch(kept_words, rows * Planes * words_);
     float* steps = scratch(kept_steps, rows);
-    const Call call{F, kernels_for_this_machine(), rows, n_, words_, words, weight.as<uint32_t>(), steps,
+    const Call call{F, Planes, kernels_for_this_machine(), rows, n_, words_, words, weight.as<uint32_t>(), steps,
                     scale.as<float>(), correction_.data(), bias.as<float>()};
     convert(context, call, x.as<float>(), words, steps);
     return call;
@@ -176,15 +201,20 @@ class Layer {
     context.parallel_for((call.rows + kRowsInTask - 1) / kRowsInTask, [&](size_t task) {
       const size_t end = std::min(call.rows, (task + 1) * kRowsInTask);
       for (size_t row = task * kRowsInTask; row < end; ++row)
-        steps[row] = convert_row(call, x + row * k_, words + row * words_);
+        steps[row] = convert_row(call, x + row * k_, words + row * Planes * words_);
     });
   }
 
   // Returns the row's quantisation step.
   float convert_row(const Call& call, const float* x, uint32_t* words) const {
+    constexpr float kLevels = Planes == 2 ? kRow16Levels : kRow8Levels;
     const float largest = F == Format::kInt8 ? call.kernels.max_abs(x, k_) : 0;
-    call.kernels.convert_row(F, x, k_, padded_k_, largest > 0 ? 127.0f / largest : 0.0f, words);
-    return largest / 127.0f;
+    const float inverse_step = largest > 0 ? kLevels / largest : 0.0f;
+    if constexpr (Planes == 2)
+      call.kernels.split_row(x, k_, padded_k_, inverse_step, words, words + words_);
+    else
+      call.kernels.convert_row(F, x, k_, padded_k_, inverse_step, words);
+    return largest / kLevels;
   }
 
   size_t k_, n_, padded_k_, words_;

@@ -30,7 +30,7 @@ def _function(
     name: str, op_type: str, attributes: Mapping[str, float], inputs: Sequence[str], end: Sequence[str]
 ) -> str:
     k, n = int(attributes[IN_FEATURES]), int(attributes[OUT_FEATURES])
-    dots = {"LinearF32": _dot_f32, "LinearBf16": _dot_bf16, "LinearInt8": _dot_int8}
+    dots = {"LinearF32": _dot_f32, "LinearBf16": _dot_bf16, "LinearInt8": _dot_int8, "LinearInt8Rows16": _dot_rows16}
     body = [*_unpack(GROUPS[op_type], k, n), *dots[op_type](), *end]
     lines = "\n".join(f"    {line}" for line in body)
     head = f"{name} <{IN_FEATURES}, {OUT_FEATURES}> ({', '.join(inputs)}) => (y)"
@@ -71,11 +71,20 @@ def _dot_bf16() -> list[str]:
 
 def _dot_int8() -> list[str]:
     """x in steps of its row's max|x| / 127, rounded half to even; the dot product is exact up to 2^24."""
+    return _dot_in_steps(127.0)
+
+
+def _dot_rows16() -> list[str]:
+    """x in steps of its row's max|x| / 32512, 127 * 256."""
+    return _dot_in_steps(32512.0)
+
+
+def _dot_in_steps(levels: float) -> list[str]:
     return [
         "last = Constant <value_ints = [-1]> ()",
         "magnitude = Abs (x)",
         "largest = ReduceMax <keepdims = 1> (magnitude, last)",
-        "levels = Constant <value_float = 127.0> ()",
+        f"levels = Constant <value_float = {levels}> ()",
         "nothing = Constant <value_float = 0.0> ()",
         "is_zero = Equal (largest, nothing)",
         "quotient = Div (levels, largest)",

@@ -3,8 +3,9 @@
     LinearF32 (x, weight,        bias?) -> y     weight float32  [panels, padded_k,     16]
     LinearBf16(x, weight,        bias?) -> y     weight bfloat16 [panels, padded_k / 2, 16, 2]
     LinearInt8(x, weight, scale, bias?) -> y     weight int8     [panels, padded_k / 4, 16, 4], scale float32 [N]
+    LinearInt8Rows16, the same with rows in 16-bit steps instead of 8-bit ones
 
-    GatedLinearF32, GatedLinearBf16, GatedLinearInt8, without a bias: y = silu(first half of x W) * (second half)
+    GatedLinearF32 and so on, without a bias: y = silu(first half of x W) * (second half)
 
 x float32 [..., K], bias float32 [N], y float32 [..., N]; attributes in_features = K and out_features = N. A panel is 16
 columns; N is padded to whole panels and K to 64, with zeros. The innermost axis holds neighbours along K, as the dot
@@ -38,6 +39,7 @@ FORMATS = {
     "fp32": LinearFormat("LinearF32", 1),
     "bf16": LinearFormat("LinearBf16", 2),
     "int8": LinearFormat("LinearInt8", 4),
+    "int8_rows16": LinearFormat("LinearInt8Rows16", 4),
 }
 
 

@@ -27,7 +27,7 @@ def test_a_projection_and_its_gate_become_one_op() -> None:
     check_rewrite(fuse_gated_linear, GATED, f"y = GatedLinearF32(x, w, in_features={K}, out_features={2 * I})", PACKED)
 
 
-@pytest.mark.parametrize("weights", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("weights", ["fp32", "bf16", "int8", "int8_rows16"])
 def test_every_format_keeps_its_numbers(weights: str) -> None:
     text = f"(float[T,{K}] x) => (float[T,{I}] y) {{ product = MatMul(x, w)\n y = paceline.SwiGLU(product) }}"
     plain, gated = graph(text, w=MATRIX), graph(text, w=MATRIX)

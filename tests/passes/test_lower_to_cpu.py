@@ -21,7 +21,8 @@ LINEAR = f"""(float[1,T,{K}] x) => (float[1,T,{N}] y) {{
             y = Add(product, b)
         }}"""
 WEIGHTS = weights(w=[K, N], b=[N])
-OPS = {"fp32": "LinearF32", "bf16": "LinearBf16", "int8": "LinearInt8"}
+OPS = {"bf16": "LinearBf16", "int8": "LinearInt8", "int8_rows16": "LinearInt8Rows16"}
+LEVELS = {"int8": 127, "int8_rows16": 32512}
 
 
 def test_matmul_and_bias_become_one_op() -> None:
@@ -31,11 +32,15 @@ def test_matmul_and_bias_become_one_op() -> None:
     assert set(model.graph.initializers) == {"w/packed_fp32", "b"}
 
 
-@pytest.mark.parametrize("weights_format", ["bf16", "int8"])
+@pytest.mark.parametrize("weights_format", ["bf16", "int8", "int8_rows16"])
 def test_a_rounded_format_computes_what_its_rounded_operands_give(weights_format: str) -> None:
     model = graph(LINEAR.replace("1,T", "T"), **WEIGHTS)
     report = run_passes(model, Target(weights=weights_format), (cast_linears, quantize_int8, lower_to_cpu))[-1]
-    inputs = {"bf16": "x, w/bfloat16/packed_bf16, b", "int8": "x, w/int8/packed_int8, w/int8/scale, b"}[weights_format]
+    inputs = {
+        "bf16": "x, w/bfloat16/packed_bf16, b",
+        "int8": "x, w/int8/packed_int8, w/int8/scale, b",
+        "int8_rows16": "x, w/int8/packed_int8_rows16, w/int8/scale, b",
+    }[weights_format]
     assert listing(model) == f"y = {OPS[weights_format]}({inputs}, in_features={K}, out_features={N})"
     assert report.count == 1
     assert run_passes(model, Target(weights=weights_format), (lower_to_cpu,))[0].count == 0
@@ -48,7 +53,8 @@ def rounded_rows(x: np.ndarray, weights_format: str) -> np.ndarray:
     if weights_format == "bf16":
         return x.astype(ml_dtypes.bfloat16).astype(np.float32)
     largest = np.abs(x).max(axis=-1, keepdims=True)
-    return np.rint(x * (127 / largest)) * (largest / 127)
+    levels = LEVELS[weights_format]
+    return np.rint(x * (levels / largest)) * (largest / levels)
 
 
 def rounded_weight(weights_format: str) -> np.ndarray:

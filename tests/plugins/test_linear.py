@@ -10,7 +10,8 @@ from tolerances import TOLERANCES
 
 from paceline.plugins.linear.pack import pack_bf16, pack_f32, pack_int8, packed_shape, quantize_int8, unpack
 
-FORMATS = ("LinearF32", "LinearBf16", "LinearInt8")
+FORMATS = ("LinearF32", "LinearBf16", "LinearInt8", "LinearInt8Rows16")
+LEVELS = {"LinearInt8": np.float32(127), "LinearInt8Rows16": np.float32(32512)}
 SHAPES = ((576, 960), (100, 37), (64, 16), (1, 1), (130, 300))
 
 
@@ -47,9 +48,10 @@ def oracle(op_type: str, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return rounded[0] @ rounded[1]
     quantized, scale = quantize_int8(weight)
     largest = np.abs(x).max(axis=1, keepdims=True)
-    inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
+    levels = LEVELS[op_type]
+    inverse = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > 0)
     steps = np.rint(x * inverse).astype(np.int64)
-    return (steps @ quantized.astype(np.int64)) * (largest / np.float32(127)).astype(np.float64) * scale
+    return (steps @ quantized.astype(np.int64)) * (largest / levels).astype(np.float64) * scale
 
 
 @pytest.mark.parametrize("op_type", FORMATS)
