@@ -29,10 +29,7 @@ def cast_linears(model: ir.Model, target: Target) -> int:
     def rewrite(graph: ir.Graph, layer: Layer) -> None:
         dtype = FORMATS[target.format_of(layer.module, layer.is_head)].weight
         place = layer.place(graph)
-        weights = store_16_bits(place, layer.linear.weight, dtype)
-        if layer.linear.stored_transposed:
-            shape = ir.Shape(layer.shape)
-            weights = place.add("transposed", "Transpose", [weights], ir.DataType.FLOAT, shape, perm=[1, 0])
+        weights = store_16_bits(place, layer.linear, dtype)
         layer.put(round_rows(place, layer.linear.x, dtype), weights)
 
     return run_fusion(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-__all__ = ["FORMATS", "HIGHER", "NumberFormat"]
+__all__ = ["FORMATS", "HEADS", "HIGHER", "NumberFormat"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,14 @@ FORMATS = {
     "int8_rows16": NumberFormat(ir.DataType.INT8, ir.DataType.INT16, 8),
     "int8_weight_only": NumberFormat(ir.DataType.INT8, ir.DataType.BFLOAT16, 8, is_blocked=True),
     "int4_weight_only": NumberFormat(ir.DataType.INT4, ir.DataType.BFLOAT16, 4, is_blocked=True),
+}
+
+# The head's format where the recipe names none: its rows have outliers that 8 bits do not bear.
+HEADS = {
+    "fp8": "bf16",
+    "int8": "int8_rows16",
+    "int8_weight_only": "int8_rows16",
+    "int4_weight_only": "int8_rows16",
 }
 
 # What a layer that does not bear its format is raised to: 16 bits for what has fewer.

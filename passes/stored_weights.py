@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from .linears import is_matrix_transpose
+from .linears import Linear, is_matrix_transpose
 from .quantize_arrays import Quantized
 from .rounded_rows import SIXTEEN_BITS, Place
 from .sliced_tensor import SlicedTensor
@@ -74,10 +74,14 @@ def small_copy(graph: ir.Graph, weight: ir.Value, dtype: ir.DataType) -> ir.Valu
     return registered(graph, derive_sliced(f"{weight.name}/{dtype.name.lower()}", dtype, shape, make, axis=axis))
 
 
-def store_16_bits(place: Place, weight: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """The constant `weight` through 16 bits, as a float32 value."""
-    small = small_copy(place.graph, weight, dtype)
-    return place.add("weights", "Cast", [small], FLOAT, small.shape, to=FLOAT.value)
+def store_16_bits(place: Place, linear: Linear, dtype: ir.DataType) -> ir.Value:
+    """The layer's matrix through 16 bits, as a float32 value; a matrix that is stored transposed stays so."""
+    small = small_copy(place.graph, linear.weight, dtype)
+    weights = place.add("weights", "Cast", [small], FLOAT, small.shape, to=FLOAT.value)
+    if not linear.stored_transposed:
+        return weights
+    shape = ir.Shape([linear.in_features, linear.out_features])
+    return place.add("transposed", "Transpose", [weights], FLOAT, shape, perm=[1, 0])
 
 
 def store_columns(place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, compute: Compute) -> ir.Value:

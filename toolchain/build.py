@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..passes.number_formats import HIGHER
+from ..passes.number_formats import HEADS
 from ..passes.target import Target
 from ..plugins.contract import GraphFacts
 from ..runtime.manifest import EngineEntry, PassEntry, RoleEntry
@@ -61,7 +61,7 @@ def target_of(recipe: Recipe) -> Target:
     return Target(
         name="cpu",
         weights=options.weights,
-        head=options.head or HIGHER.get(options.weights),
+        head=options.head or HEADS.get(options.weights),
         keep=tuple(options.keep.items()),
         embedding=options.embedding,
         block_size=options.block_size,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from ..passes.calibration import CacheRange, Calibration, LinearRange
@@ -20,9 +21,10 @@ from .observe_layers import LayerSeen, Observed
 from .ranges import Method
 from .search_smoothing import search_smoothing
 
-__all__ = ["CalibrationSettings", "calibrate", "check_fits", "needs_calibration"]
+__all__ = ["CalibrationSettings", "calibrate", "check_fits", "needs_calibration", "sample_columns"]
 
-SMOOTHED_FORMATS = ("int8", "int8_rows16", "int8_weight_only", "int4_weight_only")
+SAMPLED_COLUMNS, SAMPLED_PIECES = 4096, 16
+SMOOTHED_FORMATS = ("int8", "int8_weight_only", "int4_weight_only")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,16 @@ def _misfit(seen: LinearRange, channels: int) -> str | None:
     return None if np.isfinite(seen.largest) and seen.largest >= 0 else f"largest is {seen.largest}"
 
 
+def sample_columns(layer: Layer) -> npt.NDArray[np.float32]:
+    """The layer's matrix, of a wide one some columns from all over it: a head's 50,000 would take minutes to search."""
+    total = layer.linear.out_features
+    if total <= SAMPLED_COLUMNS:
+        return np.ascontiguousarray(layer.linear.matrix(), np.float32)
+    each = SAMPLED_COLUMNS // SAMPLED_PIECES
+    starts = np.linspace(0, total - each, SAMPLED_PIECES).astype(int).tolist()
+    return np.concatenate([layer.linear.columns(start, start + each) for start in starts], axis=1, dtype=np.float32)
+
+
 def _range(
     layer: Layer, seen: LayerSeen, observed: Observed, target: Target, settings: CalibrationSettings
 ) -> LinearRange:
@@ -93,7 +105,7 @@ def _range(
     if settings.smoothing == "none" or name not in SMOOTHED_FORMATS or isinstance(source, str):
         return LinearRange(largest, seen.mean_square)
     found = search_smoothing(
-        np.ascontiguousarray(layer.linear.matrix()),
+        sample_columns(layer),
         observed.rows_of(layer.module),
         seen.largest,
         source.share,

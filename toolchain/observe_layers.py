@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from ..passes.base import remove_dead_nodes
 from ..passes.precision import layers_of
 from ..plugins import contract
 from ..plugins.contract import GraphFacts
@@ -112,14 +113,20 @@ def _look(module: str, seen: LayerSeen, rows: Floats, keep: int) -> None:
 
 
 def _with_outputs(model: ir.Model) -> tuple[ir.Model, dict[str, tuple[str, int]]]:
-    """A clone of `model` that gives the rows of each layer as outputs, and by module the output's name and width."""
+    """A clone of `model` that gives the rows of each layer as outputs, and by module the output's name and width.
+
+    Logits are left out, and the head's matrix with them.
+    """
     watched = model.clone()
     modules: dict[str, tuple[str, int]] = {}
-    for layer in layers_of(watched.graph):
+    for layer in list(layers_of(watched.graph)):
         x = layer.linear.x
         if not x.is_graph_output():
             watched.graph.outputs.append(x)
         modules[layer.module] = (str(x.name), layer.linear.in_features)
+    for value in [value for value in watched.graph.outputs if value.name == contract.LOGITS]:
+        watched.graph.outputs.remove(value)
+    remove_dead_nodes(watched)
     return watched, modules
 
 

@@ -9,13 +9,13 @@ a model of 30 layers has 121 linear ones.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from ..passes.calibration import Calibration
 from ..passes.number_formats import FORMATS, HIGHER
 from ..passes.precision import Layer, layers_of
 from ..passes.target import Target
+from .calibrate import sample_columns
 from .observe_layers import Observed
 from .search_smoothing import product_error
 
@@ -48,7 +48,7 @@ def _measured(model: ir.Model, target: Target, observed: Observed) -> Iterator[S
 
 def _error(layer: Layer, name: str, calibration: Calibration, observed: Observed, block: int) -> float:
     seen = calibration.linears[layer.module]
-    rows, matrix = observed.rows_of(layer.module), np.ascontiguousarray(layer.linear.matrix())
+    rows, matrix = observed.rows_of(layer.module), sample_columns(layer)
     return product_error(rows, matrix, seen.smoothing, name, block, seen.largest)
 
 

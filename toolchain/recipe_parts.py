@@ -82,7 +82,9 @@ class Quantization(Part):
     """Number formats of the linear layers, and how channels are smoothed for them."""
 
     weights: Format = "bf16"
-    head: Format | None = Field(default=None, description="of the LM head; default: bf16 where weights are smaller")
+    head: Format | None = Field(
+        default=None, description="of the LM head; default: int8_rows16 with int8 and int4, bf16 with fp8"
+    )
     embedding: Literal["fp32", "bf16", "fp16"] | None = Field(default=None, description="default: bf16, fp32 with fp32")
     block_size: Literal[32, 64, 128] = Field(default=64, description="weights with one scale, in weight-only formats")
     keep: Mapping[str, Format] = Field(default={}, description="formats of single layers: {'*.down_proj': bf16}")
