@@ -98,17 +98,15 @@ def changed_since_signing(folder: Path) -> tuple[FileProblem, ...]:
     """Files that are not as the signature says, whoever made it; empty where that cannot be read from it."""
     try:
         signed = _signed(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ()
     now = _names_in(folder)
+    new = sorted(now - signed.keys())
     changed = [name for name in signed.keys() & now if file_entry(folder / name).sha256 != signed[name]]
     return (
         *(FileProblem(name, NOT_SIGNED) for name in sorted(changed)),
         *(FileProblem(name, "was signed and is missing") for name in sorted(signed.keys() - now)),
-        *(
-            FileProblem(name, "was not there when it was signed", "nothing else")
-            for name in sorted(now - signed.keys())
-        ),
+        *(FileProblem(name, "was not there when it was signed", "nothing else") for name in new),
     )
 
 
