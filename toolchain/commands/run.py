@@ -9,7 +9,7 @@ import typer
 from ...runtime.bundle_files import DigestCheck
 from ...runtime.completion import Completion
 from ...runtime.errors import RequestError
-from ...runtime.opening import MemoryCheck
+from ...runtime.opening import MemoryCheck, Settings
 from ...runtime.request import DraftMethod
 from ...runtime.sampling_params import SamplingParams
 from ..extras import require_extra
@@ -63,9 +63,6 @@ def run(
         ignore_eos=ignore_eos,
         logprobs=logprobs,
     )
-    require_extra("cpu", "running cpu engines")
-    from ...runtime.open import Settings, open_runtime  # onnxruntime loads here, not with the command line
-
     settings = Settings(
         drafting=speculation,
         num_draft_tokens=num_draft_tokens,
@@ -74,6 +71,18 @@ def run(
         digests=digests,
         memory=memory_check,
     )
+    completions = _answer(bundle, settings, texts, params, raw)
+    if as_json:
+        print_json({"requests": [_as_dict(text, one) for text, one in zip(texts, completions, strict=True)]})
+    else:
+        for text, one in zip(texts, completions, strict=True):
+            print_line(one.text if len(texts) == 1 else f"> {text}\n{one.text}\n")
+
+
+def _answer(bundle: Path, settings: Settings, texts: list[str], params: SamplingParams, raw: bool) -> list[Completion]:
+    require_extra("cpu", "running cpu engines")
+    from ...runtime.open import open_runtime  # onnxruntime loads here, not with the command line
+
     opened = open_runtime(bundle, settings)
     with opened.runtime as runtime:
         chats = opened.tokenizer.has_chat_template and not raw
@@ -83,12 +92,7 @@ def run(
             else opened.tokenizer.encode(text)
             for text in texts
         ]
-        completions = runtime.generate(ids, params, opened.defaults)
-    if as_json:
-        print_json({"requests": [_as_dict(text, one) for text, one in zip(texts, completions, strict=True)]})
-    else:
-        for text, one in zip(texts, completions, strict=True):
-            print_line(one.text if len(texts) == 1 else f"> {text}\n{one.text}\n")
+        return runtime.generate(ids, params, opened.defaults)
 
 
 def _texts(given: list[str], file: Path | None) -> list[str]:
