@@ -40,7 +40,7 @@ def run(
     max_num_seqs: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     threads: Annotated[int | None, typer.Option(help="Default: all usable cores.")] = None,
     digests: Annotated[
-        DigestCheck, typer.Option(help="sizes: do not hash files again that were hashed before.")
+        DigestCheck, typer.Option(help="What is hashed: all, what is served, nothing again.")
     ] = DigestCheck.FULL,
     memory_check: Annotated[
         MemoryCheck, typer.Option(help="off: open it even if there is less memory than it needs.")
