@@ -160,6 +160,13 @@ def test_a_key_with_a_password(tiny_copy: Path, tmp_path: Path) -> None:
     check_signature(tiny_copy, KeyTrust(public))
 
 
+def test_a_folder_that_cannot_be_written(tiny_copy: Path, keys: Keys) -> None:
+    (tiny_copy / "signature").mkdir()
+    with pytest.raises(SignatureError, match=r"cannot be written.*sign a copy"):
+        sign_bundle(tiny_copy, keys[0])
+    assert not (tiny_copy / ".signature.new").exists()
+
+
 def test_keys_that_cannot_be_used(tiny_copy: Path, keys: Keys, tmp_path: Path) -> None:
     rubbish = tmp_path / "rubbish.pem"
     rubbish.write_text("x")
