@@ -36,7 +36,7 @@ class Settings:
     """What the opener decides; None takes the bundle's own setting.
 
     `kv_cache_bytes` bounds the page pools of target and draft together; `threads` defaults to the usable cores.
-    `digests` may skip hashing on a restart where the files were hashed before; sizes are compared all the same.
+    `digests` may leave hashing out on a restart where files were hashed before; sizes are compared all the same.
     """
 
     max_num_seqs: int | None = None

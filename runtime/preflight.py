@@ -131,8 +131,8 @@ def _has_sm(name: str, sm: str, machine: Machine) -> Check:
 def _has_memory(memory: MemoryNeed, machine: Machine) -> Check:
     room = machine.available_bytes
     rest = memory.total_bytes - memory.cache_bytes
-    fits_with = f"lower kv_cache_memory to {max(1, (room or 0) - rest) // MIB} MiB" if room and room > rest else ""
-    other = "free some memory, or open it all the same with --memory-check off"
+    fits_with = f"lower kv_cache_memory to {(room - rest) // MIB} MiB" if room and room > rest + MIB else ""
+    other = "free some memory, or open it all the same with --memory-check off (of 'paceline run')"
     return Check(
         "memory",
         room is None or memory.total_bytes <= room,

@@ -1,7 +1,8 @@
 """The command line: one table of verbs, one place where errors become exit codes.
 
 Arguments flow in; each verb lives in `commands/<verb>.py` and is a function with its options as parameters. Exit code
-0: done. 2: an error that the user can act on, printed as found / needed / do, without a stack trace. 1: a bug of ours.
+0: done. 2: an error that the user can act on, printed as found / needed / do, without a stack trace. 1: a bug of ours,
+or two bundles that differ (`diff`).
 """
 
 import sys

@@ -57,7 +57,9 @@ class Side:
 def diff_bundles(first: Path, second: Path) -> Mapping[str, tuple[Difference, ...]]:
     """Every section with its differences, empty ones included; nothing differs if all are. Raises: BundleError."""
     one, two = (Side(folder, read_manifest(folder)) for folder in (first, second))
-    return {name: tuple(_compare(entries(one), entries(two))) for name, entries in SECTIONS.items()}
+    found = {name: tuple(_compare(entries(one), entries(two))) for name, entries in SECTIONS.items()}
+    said = {entry.where for entry in found["sizes"]}
+    return {**found, "contents": tuple(entry for entry in found["contents"] if entry.where not in said)}
 
 
 def _compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Difference]:

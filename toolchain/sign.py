@@ -64,9 +64,9 @@ def sign_bundle(folder: Path, private_key: Path, password: str | None = None) ->
     _with_key(
         private_key, "a private", lambda: config.use_elliptic_key_signer(private_key=private_key, password=secret)
     )
-    with TemporaryDirectory(prefix=f".{folder.resolve().name}-", dir=folder.resolve().parent) as room:
+    with TemporaryDirectory() as room:
         config.sign(folder, Path(room) / SIGNATURE)
-        os.replace(Path(room) / SIGNATURE, folder / SIGNATURE)
+        _put(folder, (Path(room) / SIGNATURE).read_bytes())
     return folder / SIGNATURE
 
 
@@ -98,17 +98,15 @@ def changed_since_signing(folder: Path) -> tuple[FileProblem, ...]:
     """Files that are not as the signature says, whoever made it; empty where that cannot be read from it."""
     try:
         signed = _signed(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ()
     now = _names_in(folder)
+    new = sorted(now - signed.keys())
     changed = [name for name in signed.keys() & now if file_entry(folder / name).sha256 != signed[name]]
     return (
         *(FileProblem(name, NOT_SIGNED) for name in sorted(changed)),
         *(FileProblem(name, "was signed and is missing") for name in sorted(signed.keys() - now)),
-        *(
-            FileProblem(name, "was not there when it was signed", "nothing else")
-            for name in sorted(now - signed.keys())
-        ),
+        *(FileProblem(name, "was not there when it was signed", "nothing else") for name in new),
     )
 
 
@@ -133,6 +131,19 @@ def _check_whole(folder: Path) -> None:
             needed="the files of the bundle and no others",
             do="move them elsewhere, then sign",
         )
+
+
+def _put(folder: Path, signature: bytes) -> None:
+    """Beside its place first: whoever reads meanwhile finds the old one or the new one, whole."""
+    new = folder / f".{SIGNATURE}.new"
+    try:
+        new.write_bytes(signature)
+        os.replace(new, folder / SIGNATURE)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise SignatureError(
+            f"{folder} cannot be written ({error.strerror})", needed="a place for the signature", do="sign a copy of it"
+        ) from None
 
 
 def _verifier(trust: Trust) -> Any:

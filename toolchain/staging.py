@@ -68,13 +68,13 @@ def clean_stale(parent: Path) -> list[Path]:
 
 def _replace(output: Path, room: Path) -> None:
     """Two renames: whoever is killed between them leaves the old bundle where `_put_back` finds it."""
-    if output.exists():
+    if os.path.lexists(output):
         output.rename(room / OLD)
     (room / NEW).rename(output)
 
 
 def _put_back(room: Path, output: Path) -> None:
-    if (room / OLD).is_dir() and not output.exists():
+    if os.path.lexists(room / OLD) and not os.path.lexists(output):  # the goal may be a link to a bundle
         (room / OLD).rename(output)
 
 

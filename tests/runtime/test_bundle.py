@@ -81,15 +81,22 @@ def test_strange_things_in_a_file_s_place_are_refused(bundle: Path) -> None:
     refused(bundle, "tokenizer.json", "symbolic link")
 
 
-def test_hashing_can_be_left_out_and_sizes_cannot(bundle: Path) -> None:
-    path = bundle / "graph" / "target.onnx.data"
+@pytest.mark.parametrize(
+    ("name", "noticed"), [("graph/target.onnx.data", {"full"}), ("engines/cpu/target.onnx.data", {"full", "engines"})]
+)
+def test_hashing_can_be_left_out_and_sizes_cannot(bundle: Path, name: str, noticed: set[str]) -> None:
+    path = bundle / name
     content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    refused(bundle, "SHA-256")
-    open_bundle(bundle, DigestCheck.SIZES)
-    path.write_bytes(content[:-1])
-    with pytest.raises(BundleError, match=r"target\.onnx\.data has \d+ bytes"):
-        open_bundle(bundle, DigestCheck.SIZES)
+    for check in DigestCheck:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        if str(check) in noticed:
+            with pytest.raises(BundleError, match=f"{name} has SHA-256"):
+                open_bundle(bundle, check)
+        else:
+            open_bundle(bundle, check)
+        path.write_bytes(content[:-1])
+        with pytest.raises(BundleError, match=rf"{name} has \d+ bytes"):
+            open_bundle(bundle, check)
 
 
 def test_manifests_that_cannot_be_followed(bundle: Path) -> None:

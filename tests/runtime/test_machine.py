@@ -30,12 +30,12 @@ def test_the_tightest_group_above_the_process_decides(tmp_path: Path) -> None:
         tmp_path,
         {
             "proc/meminfo": MEMINFO,
-            "proc/self/cgroup": "0::/work/job",
-            "sys/fs/cgroup/work/job/memory.max": "max",
-            "sys/fs/cgroup/work/job/memory.current": 5 * MIB,
-            "sys/fs/cgroup/work/memory.max": 7 * MIB,
-            "sys/fs/cgroup/work/memory.current": 6 * MIB,
-            "sys/fs/cgroup/work/memory.stat": f"anon 1\nactive_file {1 * MIB}\ninactive_file {2 * MIB}\nslab 5",
+            "proc/self/cgroup": "0::/app/job",
+            "sys/fs/cgroup/app/job/memory.max": "max",
+            "sys/fs/cgroup/app/job/memory.current": 5 * MIB,
+            "sys/fs/cgroup/app/memory.max": 7 * MIB,
+            "sys/fs/cgroup/app/memory.current": 6 * MIB,
+            "sys/fs/cgroup/app/memory.stat": f"anon 1\nactive_file {1 * MIB}\ninactive_file {2 * MIB}\nslab 5",
         },
     )
     assert available_bytes(root) == 4 * MIB

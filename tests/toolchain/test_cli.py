@@ -114,6 +114,8 @@ def test_raw_prompts_leave_the_template_out(paceline, bundle: Path) -> None:
         (("-p", "x", "--num-draft-tokens", -1), ("num_draft_tokens",)),
         (("-p", "x", "--max-num-seqs", 0), ("max_num_seqs",)),
         (("-p", "x", "--threads", 0), ("threads",)),
+        (("-p", "x", "--kv-cache-memory", "lots"), ("--kv-cache-memory lots", "512MiB")),
+        (("-p", "x", "--kv-cache-memory", "1KiB"), ("1024 bytes of cache", "one page")),
         (("--prompts", "no-such-file"), ("no-such-file",)),
     ],
 )

@@ -1,12 +1,14 @@
 """What a step takes between the layers, by hand on a small graph, and what stands in a real engine."""
 
+import tomllib
 from pathlib import Path
 
 import onnx_ir as ir
 
+from paceline.plugins import contract
 from paceline.runtime.bundle import open_bundle
 from paceline.runtime.manifest import EngineEntry
-from paceline.toolchain.engine_facts import row_bytes, with_needs
+from paceline.toolchain.engine_facts import ONNXRUNTIME, row_bytes, with_needs
 
 
 def value(name: str, *shape: int | str, dtype: ir.DataType = ir.DataType.FLOAT) -> ir.Value:
@@ -43,3 +45,10 @@ def test_an_engine_says_what_reads_it(tiny_whole: Path) -> None:
     bare = EngineEntry(engine.path, engine.weights)
     assert with_needs(bare, tiny_whole) == engine
     assert 64 * 4 * 2 <= engine.row_bytes <= 64 * 4 * 20  # hidden size 64: a handful of rows live at one time
+
+
+def test_the_oldest_onnxruntime_is_the_one_that_the_package_asks_for() -> None:
+    """Another opset needs a newer one: then this constant, the extra `cpu` and this test change together."""
+    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["cpu"] == [f"onnxruntime>={ONNXRUNTIME}"]
+    assert contract.OPSET_VERSION == 23

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from manifest_edits import edit_manifest
 from signing_keys import write_key_pair
+from tiny_sigstore import TinySigstore
 
 from paceline.runtime.bundle import open_bundle
 from paceline.runtime.bundle_files import file_entry
@@ -19,6 +21,7 @@ from paceline.toolchain.errors import SignatureError
 from paceline.toolchain.sign import IdentityTrust, KeyTrust, check_signature, sign_bundle
 
 Keys = tuple[Path, Path]
+ME, PROVIDER = "me@example.org", "https://id.example.org"
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +160,13 @@ def test_a_key_with_a_password(tiny_copy: Path, tmp_path: Path) -> None:
     check_signature(tiny_copy, KeyTrust(public))
 
 
+def test_a_folder_that_cannot_be_written(tiny_copy: Path, keys: Keys) -> None:
+    (tiny_copy / "signature").mkdir()
+    with pytest.raises(SignatureError, match=r"cannot be written.*sign a copy"):
+        sign_bundle(tiny_copy, keys[0])
+    assert not (tiny_copy / ".signature.new").exists()
+
+
 def test_keys_that_cannot_be_used(tiny_copy: Path, keys: Keys, tmp_path: Path) -> None:
     rubbish = tmp_path / "rubbish.pem"
     rubbish.write_text("x")
@@ -166,8 +176,39 @@ def test_keys_that_cannot_be_used(tiny_copy: Path, keys: Keys, tmp_path: Path) -
             sign_bundle(tiny_copy, key)
 
 
-def test_an_identity_needs_roots_of_trust_and_a_sigstore_bundle(signed: Path, tmp_path: Path) -> None:
+def test_an_identity_needs_roots_of_trust(signed: Path, tmp_path: Path) -> None:
     roots = tmp_path / "trust.json"
     roots.write_text("{}")
     with pytest.raises(SignatureError, match=r"roots of trust cannot be had.*--trust-config"):
-        check_signature(signed, IdentityTrust("me@example.org", "https://example.org", roots))
+        check_signature(signed, IdentityTrust(ME, PROVIDER, roots))
+
+
+def test_a_signature_of_sigstore_is_checked_without_a_network(
+    signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real verifier with made-up roots: certificate, both logs, identity and content must all be right."""
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("somebody went to the network"))
+    sigstore = TinySigstore()
+    sigstore.sign_again(signed / "signature", ME, PROVIDER)
+    roots = sigstore.write_trust(tmp_path / "trust.json")
+    check_signature(signed, IdentityTrust(ME, PROVIDER, roots))
+    others = TinySigstore().write_trust(tmp_path / "others.json")
+    for trust in (
+        IdentityTrust("somebody@example.org", PROVIDER, roots),
+        IdentityTrust(ME, "https://elsewhere.example.org", roots),
+        IdentityTrust(ME, PROVIDER, others),
+    ):
+        with pytest.raises(SignatureError, match="does not hold"):
+            check_signature(signed, trust)
+    turn_a_bit(signed)
+    with pytest.raises(SignatureError, match=r"target\.onnx\.data not as signed"):
+        check_signature(signed, IdentityTrust(ME, PROVIDER, roots))
+
+
+def test_a_key_s_signature_is_no_identity_s(signed: Path, keys: Keys, tmp_path: Path) -> None:
+    sigstore = TinySigstore()
+    roots = sigstore.write_trust(tmp_path / "trust.json")
+    with pytest.raises(SignatureError, match="does not hold"):
+        check_signature(signed, IdentityTrust(ME, PROVIDER, roots))
+    sigstore.sign_again(signed / "signature", ME, PROVIDER)
+    refused(signed, keys[1], "does not hold")

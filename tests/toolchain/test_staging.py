@@ -65,6 +65,17 @@ def test_an_error_leaves_the_goal_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
+def test_a_goal_that_is_a_link_survives_an_error_and_is_replaced_by_a_bundle(tmp_path: Path) -> None:
+    write(tmp_path / "v1", "first")
+    (tmp_path / "current").symlink_to("v1")
+    with pytest.raises(FileNotFoundError), staging_folder(tmp_path / "current") as folder:
+        folder.rename(tmp_path / "away")  # now there is nothing to put in the place of the link
+    assert (tmp_path / "current" / "manifest.json").read_text() == "first"
+    write(tmp_path / "current", "second")
+    assert (tmp_path / "current" / "manifest.json").read_text() == "second"
+    assert (tmp_path / "v1" / "manifest.json").read_text() == "first"
+
+
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(RecipeError, match="is no bundle"), staging_folder(tmp_path / "photos"):

@@ -40,7 +40,7 @@ def _table(sections: Mapping[str, tuple[Difference, ...]], first: Path, second: 
     table = Table("part", "what", escape(str(first)), escape(str(second)), "change", title="differences")
     for name, found in sections.items():
         for one in found[:MOST_ROWS]:
-            change = "" if one.change is None else f"{100 * one.change:.2g} %"
+            change = "" if one.change is None else f"{100 * one.change:.3g} %"
             table.add_row(name, escape(one.where), _shown(one.first), _shown(one.second), change)
         if len(found) > MOST_ROWS:
             table.add_row(name, f"and {len(found) - MOST_ROWS} more: see --json")

@@ -1,5 +1,6 @@
 """`paceline inspect`: what a bundle holds, where it came from and what was done to it."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from .console import print_json, print_line, print_table
 
 __all__ = ["inspect"]
 
+ACCURACY = "reports/accuracy.json"
 MIB = 1 << 20
 
 
@@ -49,9 +51,10 @@ def _beyond_manifest(bundle: Bundle) -> dict[str, object]:
 
 def _roles(bundle: Bundle) -> Table:
     table = Table("role", "from", "layers", "vocabulary", "positions", "cache", "KiB/page", "engines", title="models")
+    formats = _formats(bundle)
     for role, entry in bundle.manifest.roles.items():
         facts = entry.facts
-        engines = ", ".join(f"{kind} ({engine.weights})" for kind, engine in entry.engines.items())
+        engines = "\n".join(f"{kind}: {formats.get(role, engine.weights)}" for kind, engine in entry.engines.items())
         table.add_row(
             role,
             entry.source,
@@ -63,6 +66,15 @@ def _roles(bundle: Bundle) -> Table:
             engines,
         )
     return table
+
+
+def _formats(bundle: Bundle) -> dict[str, str]:
+    """The number formats that really stand in each role's layers, where the build has written them down."""
+    try:
+        roles = json.loads(bundle.read_text(ACCURACY) or "{}").items()
+        return {role: ", ".join(f"{count} {name}" for name, count in one["formats"].items()) for role, one in roles}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _memory(bundle: Bundle) -> Table:

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
+from ...plugins.errors import PacelineError
 from ...runtime.bundle_files import DigestCheck
 from ...runtime.completion import Completion
 from ...runtime.errors import RequestError
-from ...runtime.opening import MemoryCheck
+from ...runtime.opening import MemoryCheck, Settings
 from ...runtime.request import DraftMethod
 from ...runtime.sampling_params import SamplingParams
 from ..extras import require_extra
+from ..recipe_parts import bytes_from_text
 from .console import print_json, print_line
 
 __all__ = ["run"]
@@ -39,8 +41,11 @@ def run(
     num_draft_tokens: Annotated[int | None, typer.Option(help="Draft tokens per request and step.")] = None,
     max_num_seqs: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     threads: Annotated[int | None, typer.Option(help="Default: all usable cores.")] = None,
+    kv_cache_memory: Annotated[
+        str | None, typer.Option(help="Pages of target and draft together, like 256MiB. Default: the bundle's own.")
+    ] = None,
     digests: Annotated[
-        DigestCheck, typer.Option(help="sizes: do not hash files again that were hashed before.")
+        DigestCheck, typer.Option(help="What is hashed: all, what is served, nothing again.")
     ] = DigestCheck.FULL,
     memory_check: Annotated[
         MemoryCheck, typer.Option(help="off: open it even if there is less memory than it needs.")
@@ -63,17 +68,22 @@ def run(
         ignore_eos=ignore_eos,
         logprobs=logprobs,
     )
-    require_extra("cpu", "running cpu engines")
-    from ...runtime.open import Settings, open_runtime  # onnxruntime loads here, not with the command line
-
     settings = Settings(
         drafting=speculation,
         num_draft_tokens=num_draft_tokens,
         max_num_seqs=max_num_seqs,
         threads=threads,
+        kv_cache_bytes=None if kv_cache_memory is None else _bytes(kv_cache_memory),
         digests=digests,
         memory=memory_check,
     )
+    _print(texts, _answer(bundle, settings, texts, params, raw), as_json)
+
+
+def _answer(bundle: Path, settings: Settings, texts: list[str], params: SamplingParams, raw: bool) -> list[Completion]:
+    require_extra("cpu", "running cpu engines")
+    from ...runtime.open import open_runtime  # onnxruntime loads here, not with the command line
+
     opened = open_runtime(bundle, settings)
     with opened.runtime as runtime:
         chats = opened.tokenizer.has_chat_template and not raw
@@ -83,12 +93,24 @@ def run(
             else opened.tokenizer.encode(text)
             for text in texts
         ]
-        completions = runtime.generate(ids, params, opened.defaults)
+        return runtime.generate(ids, params, opened.defaults)
+
+
+def _print(texts: list[str], completions: list[Completion], as_json: bool) -> None:
     if as_json:
         print_json({"requests": [_as_dict(text, one) for text, one in zip(texts, completions, strict=True)]})
-    else:
-        for text, one in zip(texts, completions, strict=True):
-            print_line(one.text if len(texts) == 1 else f"> {text}\n{one.text}\n")
+        return
+    for text, one in zip(texts, completions, strict=True):
+        print_line(one.text if len(texts) == 1 else f"> {text}\n{one.text}\n")
+
+
+def _bytes(size: str) -> int:
+    try:
+        return bytes_from_text(size)
+    except ValueError as error:
+        raise PacelineError(
+            f"--kv-cache-memory {size}", needed=f"a size ({error})", do="correct --kv-cache-memory"
+        ) from None
 
 
 def _texts(given: list[str], file: Path | None) -> list[str]:

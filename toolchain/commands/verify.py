@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from ...plugins.errors import PacelineError
@@ -57,7 +58,7 @@ def _print(found: Verification) -> None:
     if found.problems:
         table = Table("file", "found", "needed", title=f"{len(found.problems)} problems")
         for one in found.problems:
-            table.add_row(one.name, one.found, one.needed)
+            table.add_row(escape(one.name), escape(one.found), escape(one.needed))
         print_table(table)
     else:
         print_line(f"{found.bundle}: all {found.num_files} files are as they were built")
