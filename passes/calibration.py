@@ -66,8 +66,8 @@ class Calibration:
         """What `to_json` wrote. Raises: KeyError, TypeError, ValueError for anything else."""
         raw = json.loads(text)
         return Calibration(
-            linears={name: _linear_from(one) for name, one in raw["linears"].items()},
-            caches={int(layer): CacheRange(one["key"], one["value"]) for layer, one in raw["caches"].items()},
+            linears={name: _linear_from(one) for name, one in dict(raw["linears"]).items()},
+            caches={int(layer): CacheRange(one["key"], one["value"]) for layer, one in dict(raw["caches"]).items()},
             source=raw["source"],
         )
 

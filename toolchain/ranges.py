@@ -49,8 +49,11 @@ class Histogram:
             raise ValueError("a number is not finite")
         self.largest = max(self.largest, largest)
         self._make_room(largest)
-        if self.top:
-            self.counts += np.histogram(sizes, BINS, (0.0, self.top))[0]
+        if not self.top:
+            self.counts[0] += sizes.size
+        else:
+            bins = np.minimum(sizes.astype(np.float64) / self.top * BINS, BINS - 1).astype(np.int64)
+            self.counts += np.bincount(bins, minlength=BINS)
 
     def _make_room(self, largest: float) -> None:
         if not self.top:
