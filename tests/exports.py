@@ -5,7 +5,7 @@
 
 import functools
 
-from tiny_models import FAMILIES, RandomCheckpoint
+from tiny_models import FAMILIES, MORE_FAMILIES, RandomCheckpoint
 
 from paceline.passes.target import Target
 from paceline.toolchain.export import ExportedModel, export_model
@@ -23,5 +23,5 @@ def export_of(family: str) -> tuple[RandomCheckpoint, ExportedModel]:
 
 @functools.cache
 def _exported(family: str) -> tuple[RandomCheckpoint, ExportedModel]:
-    checkpoint = RandomCheckpoint(FAMILIES[family])
+    checkpoint = RandomCheckpoint({**FAMILIES, **MORE_FAMILIES}[family])
     return checkpoint, export_model(checkpoint, TARGET)

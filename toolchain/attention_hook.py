@@ -27,14 +27,21 @@ HARMLESS_TENSORS = frozenset({"position_ids", "cache_position", "s_aux"})  # wha
 
 
 @contextmanager
-def attention_hook(function: AttentionFunction | None = None) -> Iterator[None]:
+def attention_hook(function: AttentionFunction | None = None) -> Iterator[list[int]]:
     """While open, models built with `attn_implementation=IMPLEMENTATION` call `function` in each layer.
 
-    By default that is `put_down_attention`: one node a layer in an exported graph.
+    By default that is `put_down_attention`: one node a layer in an exported graph. Yields a list that grows: the layer
+    of each attention that was asked for.
     """
-    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, function or put_down_attention)
+    calls: list[int] = []
+
+    def counted(module: torch.nn.Module, *arguments: Any, **options: Any) -> Any:
+        calls.append(int(getattr(module, "layer_idx", -1)))
+        return (function or put_down_attention)(module, *arguments, **options)
+
+    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, counted)
     try:
-        yield
+        yield calls
     finally:
         del ALL_ATTENTION_FUNCTIONS._global_mapping[IMPLEMENTATION]
 
