@@ -115,6 +115,7 @@ def _check_expressible(
         ),
         (key.shape[2] != query.shape[2], f"{kind} attends to another sequence"),
         (query.shape[1] % key.shape[1] != 0, f"{query.shape[1]} heads do not share {key.shape[1]} key/value heads"),
+        (int(options.get("sliding_window") or 0) < 0, f"{kind} has a window of {options.get('sliding_window')} rows"),
         (bool(unknown), f"{kind} hands extra tensors to attention: {', '.join(unknown)}"),
     ]
     for is_fault, found in faults:

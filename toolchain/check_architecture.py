@@ -6,16 +6,24 @@ shift or convolution beside attention, attention written by hand. A list of know
 alternative and lost: it is code per model, and says no to models that would work.
 """
 
+import math
 from collections.abc import Mapping
 
 import onnx_ir as ir
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from ..passes.trace_rows import row_inputs
 from ..plugins import contract
 from .errors import ArchitectureError
 
-__all__ = ["attention_nodes", "check_attention", "check_config", "check_rows_apart", "own_attention"]
+__all__ = [
+    "attention_nodes",
+    "check_attention",
+    "check_config",
+    "check_frequencies",
+    "check_rows_apart",
+    "own_attention",
+]
 
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 ATTENTION = (contract.DOMAIN, "Attention")
@@ -29,6 +37,7 @@ def check_config(config: PretrainedConfig) -> None:
         raise ArchitectureError(
             f"{kind} describes an encoder with a decoder", needed="a decoder-only model", do="choose another model"
         )
+    _check_numbers(kind, config)
     experts = sorted(name for name, number in vars(config).items() if _counts_experts(name, number))
     if experts:
         raise ArchitectureError(
@@ -43,6 +52,32 @@ def check_config(config: PretrainedConfig) -> None:
             needed=f"layers of type {' or '.join(sorted(LAYER_TYPES))} only: others keep another state than pages",
             do="choose another model",
         )
+
+
+def _check_numbers(kind: str, config: PretrainedConfig) -> None:
+    """A length, an epsilon or a base of angles that makes NaN of every answer."""
+    bad = [name for name, number in vars(config).items() if isinstance(number, float) and not math.isfinite(number)]
+    bad += [name for name, number in vars(config).items() if name.endswith(("eps", "epsilon")) and (number or 0) < 0]
+    length = getattr(config, "max_position_embeddings", None)
+    if isinstance(length, int) and length < 1:
+        bad.append("max_position_embeddings")
+    if bad:
+        raise ArchitectureError(
+            f"{kind} has {', '.join(f'{name} = {getattr(config, name)}' for name in dict.fromkeys(bad))}",
+            needed="numbers that a model can compute with",
+            do="choose another copy of the checkpoint, or mend its configuration",
+        )
+
+
+def check_frequencies(model: PreTrainedModel) -> None:
+    """Refuse rotary frequencies that are no numbers, as a base of 0 gives. Raises: ArchitectureError."""
+    for name, buffer in model.named_buffers():
+        if name.endswith("inv_freq") and not bool(buffer.isfinite().all()):
+            raise ArchitectureError(
+                f"{type(model).__name__} rotates by frequencies that are not finite ({name})",
+                needed="a base and factors of the rotary embedding that are greater than 0",
+                do="choose another copy of the checkpoint, or mend rope_parameters in its configuration",
+            )
 
 
 def _counts_experts(name: str, number: object) -> bool:

@@ -25,7 +25,14 @@ from ..plugins import contract
 from .attention_hook import IMPLEMENTATION, attention_hook
 from .bind_weights import bind_weights, check_weights
 from .blame import blaming
-from .check_architecture import attention_nodes, check_attention, check_config, check_rows_apart, own_attention
+from .check_architecture import (
+    attention_nodes,
+    check_attention,
+    check_config,
+    check_frequencies,
+    check_rows_apart,
+    own_attention,
+)
 from .checkpoint import Checkpoint
 from .errors import ArchitectureError
 from .graph_file import save_graph
@@ -103,6 +110,7 @@ def _untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
                 raise
             raise own_attention(kind, ", by a class for each implementation") from error
         model.tie_weights()
+        check_frequencies(model)
     return model.eval()
 
 

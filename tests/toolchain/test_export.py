@@ -10,7 +10,6 @@ from paceline.plugins import contract
 from paceline.toolchain.errors import ArchitectureError, CheckpointError
 from paceline.toolchain.export import export_model
 
-
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}  # frequencies after the longest sequence so far
 
 
