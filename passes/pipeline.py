@@ -24,6 +24,7 @@ from .pack_attention_inputs import pack_attention_inputs
 from .quantize_fp8 import quantize_fp8
 from .quantize_int8 import quantize_int8
 from .quantize_weight_only import quantize_weight_only
+from .recognize_norms import recognize_norms
 from .recognize_ops import recognize_ops
 from .recognize_rotations import recognize_rotations
 from .select_logit_rows import select_logit_rows
@@ -53,6 +54,7 @@ PORTABLE: tuple[
     eliminate_duplicates,  # before the fusions: they ask whether two layers read the very same table
     split_gemm,  # one form of a linear layer for all that comes
     recognize_ops,  # RMSNormalization and RotaryEmbedding out of small operators: the fusions know these only
+    recognize_norms,  # in spellings that the library behind recognize_ops has no pattern for
     recognize_rotations,  # those that recognize_ops has no pattern for, by what they do to numbers
     eliminate_duplicates,  # again: recognition makes a table for each layer
     merge_slices,  # projections that are stored as one matrix: the Split that the fusions know

@@ -37,7 +37,7 @@ from .checkpoint import Checkpoint
 from .errors import ArchitectureError
 from .graph_file import save_graph
 
-__all__ = ["ExportedModel", "export_model", "save_graph"]
+__all__ = ["ExportedModel", "export_model", "save_graph", "untouched_model"]
 
 EXAMPLE_TOKENS = 11  # any number that is no other size in a model; the axis is dynamic
 NUM_TOKENS = "T"
@@ -59,7 +59,7 @@ def export_model(checkpoint: Checkpoint, target: Target = Target()) -> ExportedM
     expressed under the graph contract.
     """
     with attention_hook() as calls:
-        causal_lm = _untouched_model(checkpoint)
+        causal_lm = untouched_model(checkpoint)
         check_weights(causal_lm, checkpoint)
         with _blaming_own_attention(causal_lm, calls):
             model = _onnx_from_torch(causal_lm)
@@ -97,7 +97,7 @@ def _blaming_own_attention(causal_lm: PreTrainedModel, calls: Sequence[int]) -> 
         raise own_attention(type(causal_lm).__name__, f" ({error.found})") from error
 
 
-def _untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
+def untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model with its buffers computed and its parameters allocated but never written, so that none is resident."""
     config = copy.deepcopy(checkpoint.config)  # from_config writes the attention's name into it
     check_config(config)
