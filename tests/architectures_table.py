@@ -40,8 +40,8 @@ answers for that request alone (2e-5 in fp32), and the bits of a row alone with 
 `tests/toolchain/test_families.py` and `tests/passes/test_fusions_on_families.py` are those tests.
 
 The columns {", ".join(FUSIONS)} count the places in two layers where a fusion fired
-(0: the family has no such place, or it is spelled otherwise; it then runs in more operators, not wrongly). *Nodes* is the whole graph after all portable
-passes. *Run*: in `every` test run, or in the `long` one.
+(0: the family has no such place, or it is spelled otherwise; it then runs in more operators, not wrongly).
+*Nodes* is the whole graph after all portable passes. *Run*: in `every` test run, or in the `long` one.
 
 | family | class | has | attention nodes | {" | ".join(FUSIONS)} | nodes | run |
 |---|---|---|---|{"---|" * len(FUSIONS)}---|---|
