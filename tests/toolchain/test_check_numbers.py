@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from paceline.toolchain.check_numbers import BLOCK, check_numbers
+from paceline.toolchain.check_numbers import BLOCK, ROWS_BYTES, check_numbers
 from paceline.toolchain.errors import CheckpointError
 
 
@@ -18,8 +18,15 @@ class Weights:
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self.tensors))
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.tensors[name].shape
+
     def read(self, name: str) -> np.ndarray:
+        assert self.tensors[name].nbytes <= ROWS_BYTES, "a large tensor is read in parts"
         return self.tensors[name]
+
+    def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        return self.tensors[name][start:stop]
 
 
 def matrix(rows: int = 6, columns: int = 4, **numbers: float) -> np.ndarray:
@@ -59,6 +66,15 @@ def test_a_single_number_in_any_block_is_found(place: int) -> None:
     assert caught.value.found.endswith(f"at [{place // 64}, {place % 64}]")
 
 
+@pytest.mark.parametrize("row", [0, 4095, 4096, 8200])
+def test_a_number_in_any_part_of_a_large_tensor_is_found(row: int) -> None:
+    weights = np.ones((8201, ROWS_BYTES // 4 // 4096), np.float32)  # 4096 rows are one part
+    weights[row, 7] = np.inf
+    with pytest.raises(CheckpointError) as caught:
+        check_numbers(Weights(w=weights))
+    assert caught.value.found.endswith(f"has 1 numbers that are not finite, the first (infinite) at [{row}, 7]")
+
+
 def test_rows_of_zeros_are_kept() -> None:
     """They pad vocabularies; a bias or Gemma's norm may be zero altogether."""
     padded = matrix()
@@ -73,7 +89,7 @@ def test_many_bad_tensors_are_counted() -> None:
 
 
 def test_looking_takes_no_memory_to_speak_of() -> None:
-    weights = Weights(w=np.ones((4096, 1024), np.float32))  # 16 MB
+    weights = Weights(w=np.ones((8192, 1024), np.float32))  # 32 MB
     tracemalloc.start()
     check_numbers(weights)
     peak = tracemalloc.get_traced_memory()[1]

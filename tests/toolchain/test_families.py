@@ -21,7 +21,7 @@ from paceline.passes.base import PassReport
 from paceline.passes.compare_graphs import run_graph
 from paceline.plugins import contract
 from paceline.toolchain.export import ExportedModel
-from paceline.toolchain.optimize import lower, optimize
+from paceline.toolchain.optimize import lower, optimize, set_precision
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ def test_kernels_answer_as_transformers_does_and_a_row_alone_has_the_bits_of_a_r
     target = replace(TARGET, weights=weights, page_size=contract.PAGE_SIZE)
     exported = export_of(request.node.callspec.params["family"])[1]
     optimize(exported.model, target)
+    set_precision(exported.model, target)
     lower(exported.model, target)
     facts = replace(exported.facts, page_size=contract.PAGE_SIZE)
     requests = [tokens(28), tokens(9), tokens(22)]
