@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from ..plugins.contract import DOMAIN
-from .trace_rows import ELEMENTWISE, ROW_OPS
+from .trace_rows import ELEMENTWISE, REDUCTIONS, ROW_OPS
 from .weights import int64_constant, small_constant
 
-__all__ = ["RULES", "Batched", "Edit", "added_by_unsqueeze"]
+__all__ = ["RULES", "Batched", "Edit", "added_axis"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,20 @@ def _nothing(graph: ir.Graph) -> None:
     """The node works on [T, ...] as it stands."""
 
 
-def added_by_unsqueeze(node: ir.Node) -> Edit | None:
-    """Unsqueeze(x, [0, ...]) of a computed x: where the axis comes from."""
-    if node.domain != "" or node.op_type != "Unsqueeze" or node.inputs[0] is None or node.inputs[0].is_initializer():
+def added_axis(node: ir.Node) -> Edit | None:
+    """Where the axis comes from: Unsqueeze(input or [T], [0, ..]), or Reshape([T, ..], [1, T, ..]) of flat rows."""
+    source = node.inputs[0] if node.inputs else None
+    if node.domain != "" or source is None or source.is_initializer() or source.shape is None:
         return None
+    if node.op_type == "Unsqueeze":
+        return _added_by_unsqueeze(node) if len(source.shape) == 1 or source.is_graph_input() else None
+    after = node.outputs[0].shape
+    is_rows = node.op_type == "Reshape" and after is not None and source.shape[:1] == after[1:2]
+    edit = _reshape(node, set()) if is_rows and not isinstance(source.shape[0], int) else None
+    return edit if isinstance(edit, Edit) and edit.batched else None
+
+
+def _added_by_unsqueeze(node: ir.Node) -> Edit | None:
     axes = small_constant(node.inputs[1])
     if axes is None or 0 not in axes or (axes < 0).any():
         return None
@@ -140,6 +150,30 @@ def _reshape(node: ir.Node, batched: Batched) -> Edit | str:
     return Edit(lambda graph: node.replace_input_with(1, int64_constant(graph, rest)), batched=True)
 
 
+def _expand(node: ir.Node, batched: Batched) -> Edit | str:
+    """The shape, aligned at the end, leaves the batch axis alone: it is too short to reach it, or has a 1 there."""
+    source, shape = node.inputs[0], small_constant(node.inputs[1])
+    rank = len(source.shape) if source is not None and source.shape is not None else 0
+    if shape is None or not 0 < len(shape) <= rank or (len(shape) == rank and shape[0] != 1):
+        return "Expand to a shape that is computed, or widens the batch axis"
+    if len(shape) < rank:
+        return Edit(_nothing, batched=True)
+    rest = [int(size) for size in shape[1:]]
+    return Edit(lambda graph: node.replace_input_with(1, int64_constant(graph, rest)), batched=True)
+
+
+def _over_listed_axes(node: ir.Node, batched: Batched) -> Edit | str:
+    """Slice and reductions, whose axes are an input: the fourth of Slice, else the second."""
+    place = 3 if node.op_type == "Slice" else 1
+    axes = small_constant(node.inputs[place]) if len(node.inputs) > place else None
+    source = node.inputs[0]
+    rank = len(source.shape) if source is not None and source.shape is not None else 0
+    if axes is None or not rank or any(axis in (0, -rank) for axis in axes):
+        return f"{node.op_type} over the batch axis, or over axes that are not known"
+    moved = [int(axis) - (axis > 0) for axis in axes]
+    return Edit(lambda graph: node.replace_input_with(place, int64_constant(graph, moved)), batched=True)
+
+
 def _transpose(node: ir.Node, batched: Batched) -> Edit | str:
     perm = node.attributes.get_ints("perm", [1])
     if perm[0] != 0:
@@ -159,6 +193,8 @@ RULES: dict[tuple[str, str], Rule] = {
         ("", op_type): _along_axis
         for op_type in ("Concat", "RMSNormalization", "LayerNormalization", "Softmax", "Split")
     },
+    **{("", op_type): _over_listed_axes for op_type in (*REDUCTIONS, "Slice")},
+    ("", "Expand"): _expand,
     ("", "Gather"): _gather,
     ("", "MatMul"): _first_input_only,
     ("", "Reshape"): _reshape,

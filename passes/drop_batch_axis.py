@@ -8,14 +8,14 @@ It is all or nothing: if one operator is not known to carry the axis through unt
 import onnx_ir as ir
 
 from .base import explain, remove_dead_nodes
-from .batch_axis_rules import RULES, Batched, Edit, added_by_unsqueeze
+from .batch_axis_rules import RULES, Batched, Edit, added_axis
 from .target import Target
 
 __all__ = ["drop_batch_axis"]
 
 
 def drop_batch_axis(model: ir.Model, target: Target) -> int:
-    """Remove a leading axis of 1 that an Unsqueeze adds and a Squeeze or Gather removes; returns the nodes edited.
+    """Remove a leading axis of 1 that an Unsqueeze or Reshape adds and a Squeeze or Gather removes; returns the edits.
 
     before:  x = Gather(table, Unsqueeze(ids, [0]))     [1, T, H]     ...  Squeeze(MatMul(x, head), [0])
     after:   x = Gather(table, ids)                     [T, H]        ...  MatMul(x, head)
@@ -52,7 +52,7 @@ def _plan(model: ir.Model) -> dict[ir.Node, Edit]:
 def _edit(node: ir.Node, batched: Batched) -> Edit | str | None:
     """What to do with `node`; None if it has nothing to do with the axis; a str if it is in the way."""
     if not any(value in batched for value in node.inputs):
-        return added_by_unsqueeze(node)
+        return added_axis(node)
     rule = RULES.get((node.domain, node.op_type))
     if rule is None:
         return f"{node.op_type} is not known to carry a batch axis through"

@@ -15,7 +15,9 @@ from .target import Target
 
 __all__ = ["merge_qkv"]
 
-KEEP_ROWS_APART = frozenset({"Reshape", "Transpose", "RMSNormalization", "Identity"})  # may stand before q, k, v
+KEEP_ROWS_APART = frozenset(  # what may stand between the projections and the attention
+    {"Identity", "LayerNormalization", "RMSNormalization", "Reshape", "RotaryEmbedding", "Transpose"}
+)
 
 
 def merge_qkv(model: ir.Model, target: Target) -> int:
@@ -24,7 +26,7 @@ def merge_qkv(model: ir.Model, target: Target) -> int:
     before:  Attention(q(MatMul(x, wq) [+ bq]), k(MatMul(x, wk) [+ bk]), MatMul(x, wv) [+ bv])
     after:   a, b, c = Split(MatMul(x, wq|wk|wv) [+ bq|bk|bv], axis=-1);  Attention(q(a), k(b), c)
 
-    q() and k() may be Reshape, Transpose and RMSNormalization (qk-norm). The merged weight is computed when it is read.
+    q() and k() may change the layout, normalize (qk-norm) and rotate. The merged weight is computed when it is read.
     Kept untouched: projections of different inputs; some with and some without bias; already merged ones (checkpoints
     that store one qkv matrix); weights that are computed.
     Source: https://onnx.ai/onnx/operators/onnx__MatMul.html, https://onnx.ai/onnx/operators/onnx__Split.html

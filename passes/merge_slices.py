@@ -12,7 +12,7 @@ from .base import Fusion, run_fusion
 from .target import Target
 from .weights import int64_constant, small_constant, value_like
 
-__all__ = ["merge_slices"]
+__all__ = ["Part", "merge_slices", "part_of"]
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ def merge_slices(model: ir.Model, target: Target) -> int:
 
 
 def _pattern(node: ir.Node) -> Plan | None:
-    first = _part(node)
+    first = part_of(node)
     source = node.inputs[0] if node.inputs else None
     if first is None or source is None or first.start != 0:
         return None
-    found = (_part(user) for user in source.consumers())
+    found = (part_of(user) for user in source.consumers())
     parts = sorted((part for part in found if part is not None), key=lambda part: (part.start, part.end))
     return Plan(source, tuple(parts)) if len(parts) > 1 and parts[0].node is node else None
 
 
-def _part(node: ir.Node) -> Part | None:
+def part_of(node: ir.Node) -> Part | None:
     """What `node` cuts out, if it is a Slice along the last axis with step 1 and constant bounds."""
     if node.domain != "" or node.op_type != "Slice" or len(node.inputs) < 4 or node.inputs[0] is None:
         return None

@@ -38,8 +38,10 @@ def _rename_constants(graph: ir.Graph) -> int:
     counted = [v for v in used if v.is_initializer() and EXPORTERS_NAME.fullmatch(str(v.name))]
     values = list(graph.initializers.values())
     graph.initializers.clear()
-    for number, value in enumerate(counted):
-        value.name = f"constant.{number}"
+    taken = {value.name for value in values}  # constants that an earlier run has named
+    free = (name for number in itertools.count() if (name := f"constant.{number}") not in taken)
+    for value in counted:
+        value.name = next(free)
     for value in values:
         graph.initializers[str(value.name)] = value
     return len(counted)

@@ -4,6 +4,7 @@ Nothing flows through here: `toolchain/export.py` runs TIDY, `toolchain/optimize
 themselves was the alternative and lost: the order would be nowhere to be read.
 """
 
+from .align_angles import align_angles
 from .base import Pass
 from .cast_linears import cast_linears
 from .drop_batch_axis import drop_batch_axis
@@ -23,11 +24,14 @@ from .pack_attention_inputs import pack_attention_inputs
 from .quantize_fp8 import quantize_fp8
 from .quantize_int8 import quantize_int8
 from .quantize_weight_only import quantize_weight_only
+from .recognize_norms import recognize_norms
 from .recognize_ops import recognize_ops
+from .recognize_rotations import recognize_rotations
 from .select_logit_rows import select_logit_rows
 from .simplify_layout import simplify_layout
 from .smooth_inputs import smooth_inputs
 from .sort_nodes import sort_nodes
+from .split_gemm import split_gemm
 from .store_embedding import store_embedding
 from .tidy import clear_notes, fold_constants, lift_constants, remove_dead_code, remove_no_ops
 from .transpose_weights import transpose_weights
@@ -48,12 +52,16 @@ PORTABLE: tuple[
     Pass, ...
 ] = (  # any target, in float32: what calibration runs and every other graph is measured against
     eliminate_duplicates,  # before the fusions: they ask whether two layers read the very same table
+    split_gemm,  # one form of a linear layer for all that comes
     recognize_ops,  # RMSNormalization and RotaryEmbedding out of small operators: the fusions know these only
+    recognize_norms,  # in spellings that the library behind recognize_ops has no pattern for
+    recognize_rotations,  # those that recognize_ops has no pattern for, by what they do to numbers
     eliminate_duplicates,  # again: recognition makes a table for each layer
     merge_slices,  # projections that are stored as one matrix: the Split that the fusions know
+    simplify_layout,  # of rotations that had rows first: fuse_rope looks through one Transpose
     fuse_rope,  # takes away what stands between the layouts of q, k and the attention
     drop_batch_axis,  # rotations in small operators are the only thing that it cannot see through
-    simplify_layout,  # now Transposes and Reshapes cancel
+    simplify_layout,  # again: now the others cancel too
     merge_qkv,  # only now do q, k, v come from three MatMuls of one input
     merge_gate_up,
     fuse_swiglu,  # needs the one Split that merge_gate_up leaves
@@ -84,6 +92,7 @@ CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
     pack_attention_inputs,  # the kernel takes strides; other targets' attention does not
     fuse_gated_linear,  # on packed weights: only this target's kernels end in a gate
+    align_angles,  # onnxruntime's Cos and Sin; other targets have their own
     sort_nodes,
     name_values,
 )

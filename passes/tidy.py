@@ -5,29 +5,71 @@ answer with result objects and our runner wants a count of rewrites. Writing the
 so did onnxscript's ready-made `optimize`, which transposes weight matrices in memory.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript.optimizer import fold_constants_ir
-from onnxscript.rewriter import RewriteRuleSet
+from onnxscript.rewriter import RewriteRule, RewriteRuleSet
 from onnxscript.rewriter.rules import common as rules
 
 from .base import remove_dead_nodes
 from .target import Target
-from .weights import SMALL_ELEMENTS
+from .weights import SMALL_ELEMENTS, small_constant
 
 __all__ = ["clear_notes", "fold_constants", "lift_constants", "remove_dead_code", "remove_no_ops", "strip_notes"]
 
+
+def _rows_of_a_table(op: Any, table: Any, ids: Any) -> Any:
+    """What indexing a buffer with a tensor becomes."""
+    return op.GatherND(table, op.Unsqueeze(ids, [-1]), batch_dims=0)
+
+
+def _gathered_rows(op: Any, table: ir.Value, ids: ir.Value) -> Any:
+    return op.Gather(table, ids, axis=0)
+
+
+def _with_constant(op_type: str) -> Callable[..., Any]:
+    def pattern(op: Any, x: Any, number: Any) -> Any:
+        return getattr(op, op_type)(x, number)
+
+    return pattern
+
+
+def _is_exactly(neutral: float) -> Callable[..., bool]:
+    """Whether a constant is this number in every bit: the library's own rules take 1e-8, a norm's epsilon, for 0."""
+
+    def check(context: Any, x: ir.Value, number: ir.Value, **_: Any) -> bool:
+        constant = small_constant(number)
+        if constant is None or constant.size != 1 or x.shape is None or constant.ndim > len(x.shape):
+            return False
+        return bool(constant.item() == neutral)
+
+    return check
+
+
+def _unchanged(op: Any, x: ir.Value, **_: Any) -> Any:
+    return op.Identity(x)
+
+
+def _neutral(op_type: str, neutral: float) -> RewriteRule:
+    return RewriteRule(_with_constant(op_type), _unchanged, _is_exactly(neutral), name=f"{op_type}{neutral:g}")
+
+
 NO_OPS = RewriteRuleSet(
     [
-        rules.mul_by_1_rule,
-        rules.div_by_1_rule,
-        rules.add_0_rule,
-        rules.sub_0_rule,
+        *_neutral("Mul", 1).commute(),
+        *_neutral("Add", 0).commute(),
+        _neutral("Div", 1),
+        _neutral("Sub", 0),
         rules.no_op_cast_rule,
         rules.no_op_expand_rule,
         rules.collapse_slice_rule,
         rules.unsqueeze_unsqueeze_rule,
         rules.materialize_reshape_shape_rule,
+        rules.no_op_transpose_rule,
+        RewriteRule(_rows_of_a_table, _gathered_rows),
     ]
 )
 
@@ -64,10 +106,12 @@ def _no_if_matrix(node: ir.Node) -> bool | None:
 def remove_no_ops(model: ir.Model, target: Target) -> int:
     """Remove what changes nothing, and settle shapes that are known; returns the number of places.
 
-    before:  Mul(x, 1)   Add(x, 0)   Cast(x, to=its own type)   Slice(x, everything)   Expand(x, its own shape)
+    before:  Mul(x, 1)   Add(x, 0)   Cast(x, to=its own type)   Slice(x, everything)
+             Expand(x, its own shape)   Transpose(x, in order)
     after:   x
     before:  Unsqueeze(Unsqueeze(x))                                after:  Unsqueeze(x)
     before:  Reshape(x, computed), at most one axis unknown         after:  Reshape(x, constant with -1)
+    before:  GatherND(table, Unsqueeze(ids, [-1]))                  after:  Gather(table, ids)
 
     Kept untouched: the same operators where they do change something. Source: onnxscript.rewriter.rules.common.
     """

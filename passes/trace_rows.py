@@ -12,15 +12,16 @@ import onnx_ir as ir
 from ..plugins.contract import DOMAIN
 from .weights import small_constant
 
-__all__ = ["ELEMENTWISE", "ROW_OPS", "row_inputs"]
+__all__ = ["ELEMENTWISE", "REDUCTIONS", "ROW_OPS", "row_inputs"]
 
 RowInputs = tuple[tuple[int, int], ...]  # (place of the input, axis of the rows in it)
 
 ARITHMETIC = ("Abs", "Add", "Cast", "Clip", "Div", "Identity", "Max", "Min", "Mod", "Mul", "Neg", "Pow", "Sign", "Sub")
+ROUNDINGS = ("Ceil", "Floor", "Round")
 FUNCTIONS = ("Cos", "Erf", "Exp", "Log", "Reciprocal", "Sin", "Sqrt", "Tanh")
 LOGIC = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Where")
 ACTIVATIONS = ("Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Sigmoid", "Softplus", "Swish")
-ELEMENTWISE = (*ARITHMETIC, *FUNCTIONS, *LOGIC, *ACTIVATIONS)
+ELEMENTWISE = (*ARITHMETIC, *ROUNDINGS, *FUNCTIONS, *LOGIC, *ACTIVATIONS)
 NORMS = ("LayerNormalization", "LogSoftmax", "LpNormalization", "RMSNormalization", "Softmax")
 REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceL2")
 ROW_OPS = (
@@ -148,12 +149,18 @@ def _reshape(node: ir.Node, axis: int) -> RowInputs | None:
 
 
 def _gather(node: ir.Node, axis: int) -> RowInputs | None:
-    """A look-up by row in a table without rows: the rows are those of the indices."""
+    """A look-up by row in a table without rows: the rows are those of the indices. Or constant entries of rows."""
     data, indices = node.inputs
     assert data is not None
     assert indices is not None
-    at_front = node.attributes.get_int("axis", 0) == 0 and indices.shape is not None and axis < len(indices.shape)
-    return ((1, axis),) if at_front and _no_rows(data) else None
+    if data.shape is None or indices.shape is None:
+        return None
+    gathered, width = node.attributes.get_int("axis", 0) % len(data.shape), len(indices.shape)
+    if _no_rows(data):
+        return ((1, axis),) if gathered == 0 and axis < width else None
+    if not _no_rows(indices) or gathered <= axis < gathered + width:
+        return None
+    return ((0, axis if axis < gathered else axis - width + 1),)
 
 
 RULES: Mapping[tuple[str, str], Callable[[ir.Node, int], RowInputs | None]] = {

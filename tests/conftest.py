@@ -1,9 +1,24 @@
-"""What tests of several folders share: the --long flag, and bundles that are built once a run."""
+"""What tests of several folders share: the --long flag, the families, and bundles that are built once a run."""
 
 import shutil
 from pathlib import Path
 
 import pytest
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The fixture `family` of a module, and a test's `refused_family`, are families; with --long all of them."""
+    has_family = "family" in metafunc.fixturenames and hasattr(metafunc.module, "family")
+    if not has_family and "refused_family" not in metafunc.fixturenames:
+        return
+    from tiny_families import FAMILIES, MORE_FAMILIES, MORE_REFUSED, REFUSED
+
+    is_long = metafunc.config.getoption("--long")
+    if has_family:
+        names = sorted({**FAMILIES, **(MORE_FAMILIES if is_long else {})})
+        metafunc.parametrize("family", names, indirect=True, scope="module")
+    else:
+        metafunc.parametrize("refused_family", sorted({**REFUSED, **(MORE_REFUSED if is_long else {})}))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,24 +1,41 @@
-"""Drives a paged graph as the runtime does, step by step, on stock onnxruntime: the plainest possible scheduler.
+"""Drives a paged graph as the runtime does, step by step, on stock onnxruntime or with our kernels: the plainest
+possible scheduler.
 
 Requests and a plan (rows a step for each request) flow in; each step's wanted rows and their logits flow out. Page ids
 are shuffled and shared out up front, so that a graph that reads its neighbour's pages is found out.
 """
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
+import onnxruntime
 
 from paceline.passes.compare_graphs import run_session, stock_session
 from paceline.plugins import contract
+from paceline.plugins.native.library import library_path
+from paceline.runtime.engine_cpu import open_session, session_options
+from paceline.toolchain.graph_file import save_graph
 
-__all__ = ["MIXED_STEPS", "run_ragged"]
+__all__ = ["MIXED_STEPS", "kernel_session", "run_ragged"]
 
 # rows of requests 0, 1, 2 in each step: prefill of all, in chunks, one alone, decode, verification, all mixed
 MIXED_STEPS = ((5, 1, 0), (0, 0, 13), (17, 1, 1), (1, 1, 1), (1, 5, 0), (4, 1, 6), (0, 0, 1))
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
+
+
+def kernel_session(model: ir.Model) -> onnxruntime.InferenceSession:
+    """A session with our kernels and onnxruntime's own optimizations, as an engine's."""
+    options = session_options(threads=1)
+    options.register_custom_ops_library(str(library_path()))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.onnx"
+        save_graph(model, path)
+        return open_session(path, options)
 
 
 def run_ragged(
@@ -27,10 +44,11 @@ def run_ragged(
     requests: Sequence[np.ndarray],
     steps: Sequence[Sequence[int]] = MIXED_STEPS,
     seed: int = 0,
+    session_of: Callable[[ir.Model], onnxruntime.InferenceSession] = stock_session,
 ) -> Iterator[tuple[list[tuple[int, int]], np.ndarray]]:
     """Yields for each step the wanted rows as (request, position) and their logits [R, vocab]."""
     rng = np.random.default_rng(seed)
-    session = stock_session(model)
+    session = session_of(model)
     max_pages = max(-(-len(tokens) // facts.page_size) for tokens in requests)
     num_pages = max_pages * len(requests)
     page_table = rng.permutation(num_pages).reshape(len(requests), max_pages).astype(np.int32)

@@ -27,14 +27,21 @@ HARMLESS_TENSORS = frozenset({"position_ids", "cache_position", "s_aux"})  # wha
 
 
 @contextmanager
-def attention_hook(function: AttentionFunction | None = None) -> Iterator[None]:
+def attention_hook(function: AttentionFunction | None = None) -> Iterator[list[int]]:
     """While open, models built with `attn_implementation=IMPLEMENTATION` call `function` in each layer.
 
-    By default that is `put_down_attention`: one node a layer in an exported graph.
+    By default that is `put_down_attention`: one node a layer in an exported graph. Yields a list that grows: the layer
+    of each attention that was asked for.
     """
-    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, function or put_down_attention)
+    calls: list[int] = []
+
+    def counted(module: torch.nn.Module, *arguments: Any, **options: Any) -> Any:
+        calls.append(int(getattr(module, "layer_idx", -1)))
+        return (function or put_down_attention)(module, *arguments, **options)
+
+    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, counted)
     try:
-        yield
+        yield calls
     finally:
         del ALL_ATTENTION_FUNCTIONS._global_mapping[IMPLEMENTATION]
 
@@ -108,6 +115,7 @@ def _check_expressible(
         ),
         (key.shape[2] != query.shape[2], f"{kind} attends to another sequence"),
         (query.shape[1] % key.shape[1] != 0, f"{query.shape[1]} heads do not share {key.shape[1]} key/value heads"),
+        (int(options.get("sliding_window") or 0) < 0, f"{kind} has a window of {options.get('sliding_window')} rows"),
         (bool(unknown), f"{kind} hands extra tensors to attention: {', '.join(unknown)}"),
     ]
     for is_fault, found in faults:

@@ -19,6 +19,7 @@ from ..passes.target import Target
 from ..plugins.contract import GraphFacts
 from ..runtime.tokenizer import BundleTokenizer
 from .calibrate import CalibrationSettings, calibrate, check_fits, needs_calibration
+from .check_numbers import check_numbers
 from .check_precision import check_formats, formats_in, planned_formats
 from .checkpoint import Checkpoint
 from .errors import RecipeError
@@ -83,6 +84,8 @@ class RoleBuild:
 
     def __init__(self, job: RoleJob) -> None:
         self._job = job
+        with job.progress.stage(f"{job.role}: look at the weights"):
+            check_numbers(job.checkpoint)
         with job.progress.stage(f"{job.role}: export"):
             exported = export_model(job.checkpoint, job.target)
         self._model, self.facts = exported.model, exported.facts

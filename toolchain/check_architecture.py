@@ -6,16 +6,24 @@ shift or convolution beside attention, attention written by hand. A list of know
 alternative and lost: it is code per model, and says no to models that would work.
 """
 
+import math
 from collections.abc import Mapping
 
 import onnx_ir as ir
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from ..passes.trace_rows import row_inputs
 from ..plugins import contract
 from .errors import ArchitectureError
 
-__all__ = ["attention_nodes", "check_attention", "check_config", "check_rows_apart"]
+__all__ = [
+    "attention_nodes",
+    "check_attention",
+    "check_config",
+    "check_frequencies",
+    "check_rows_apart",
+    "own_attention",
+]
 
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention"})
 ATTENTION = (contract.DOMAIN, "Attention")
@@ -29,6 +37,14 @@ def check_config(config: PretrainedConfig) -> None:
         raise ArchitectureError(
             f"{kind} describes an encoder with a decoder", needed="a decoder-only model", do="choose another model"
         )
+    _check_numbers(kind, config)
+    experts = sorted(name for name, number in vars(config).items() if _counts_experts(name, number))
+    if experts:
+        raise ArchitectureError(
+            f"{kind} is a mixture of experts ({', '.join(f'{name} = {getattr(config, name)}' for name in experts)})",
+            needed="a dense model: there is no operator yet that sends each row to other weights",
+            do="choose a dense model",
+        )
     strange = sorted(set(getattr(config, "layer_types", None) or ()) - LAYER_TYPES)
     if strange:
         raise ArchitectureError(
@@ -36,6 +52,46 @@ def check_config(config: PretrainedConfig) -> None:
             needed=f"layers of type {' or '.join(sorted(LAYER_TYPES))} only: others keep another state than pages",
             do="choose another model",
         )
+
+
+def _check_numbers(kind: str, config: PretrainedConfig) -> None:
+    """A length, an epsilon or a base of angles that makes NaN of every answer."""
+    bad = [name for name, number in vars(config).items() if isinstance(number, float) and not math.isfinite(number)]
+    bad += [name for name, number in vars(config).items() if name.endswith(("eps", "epsilon")) and (number or 0) < 0]
+    length = getattr(config, "max_position_embeddings", None)
+    if isinstance(length, int) and length < 1:
+        bad.append("max_position_embeddings")
+    if bad:
+        raise ArchitectureError(
+            f"{kind} has {', '.join(f'{name} = {getattr(config, name)}' for name in dict.fromkeys(bad))}",
+            needed="numbers that a model can compute with",
+            do="choose another copy of the checkpoint, or mend its configuration",
+        )
+
+
+def check_frequencies(model: PreTrainedModel) -> None:
+    """Refuse rotary frequencies that are no numbers, as a base of 0 gives. Raises: ArchitectureError."""
+    for name, buffer in model.named_buffers():
+        if name.endswith("inv_freq") and not bool(buffer.isfinite().all()):
+            raise ArchitectureError(
+                f"{type(model).__name__} rotates by frequencies that are not finite ({name})",
+                needed="a base and factors of the rotary embedding that are greater than 0",
+                do="choose another copy of the checkpoint, or mend rope_parameters in its configuration",
+            )
+
+
+def _counts_experts(name: str, number: object) -> bool:
+    """num_experts, num_local_experts, n_routed_experts, moe_num_experts ... of more than one expert."""
+    return name.endswith("experts") and isinstance(number, int) and number > 1
+
+
+def own_attention(kind: str, reason: str) -> ArchitectureError:
+    """The refusal of a model that never asks transformers' attention interface."""
+    return ArchitectureError(
+        f"{kind} computes attention by itself{reason}",
+        needed="attention called through transformers' attention interface: only there can it become one operator",
+        do="choose a model that has the interface, or add it to the model in transformers",
+    )
 
 
 def attention_nodes(graph: ir.Graph) -> dict[int, ir.Node]:
@@ -47,6 +103,15 @@ def attention_nodes(graph: ir.Graph) -> dict[int, ir.Node]:
 def check_attention(graph: ir.Graph, config: PretrainedConfig) -> None:
     """Every layer has one attention node, with the window that its mask would have had. Raises: ArchitectureError."""
     layers = attention_nodes(graph)
+    calls = [node for node in graph if (node.domain, node.op_type) == ATTENTION]
+    if not calls:
+        raise own_attention(type(config).__name__, " in every layer")
+    if len(calls) != len(layers):
+        raise ArchitectureError(
+            f"{type(config).__name__} calls attention {len(calls)} times in {len(layers)} layers",
+            needed="one attention a layer: each has one cache of keys and values",
+            do="choose a model with one attention a layer",
+        )
     if sorted(layers) != list(range(config.num_hidden_layers)):
         raise ArchitectureError(
             f"{type(config).__name__} shows attention in layers {sorted(layers)} of {config.num_hidden_layers}",

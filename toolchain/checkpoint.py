@@ -20,8 +20,9 @@ from transformers import PretrainedConfig
 
 from .errors import CheckpointError
 
-__all__ = ["Checkpoint", "open_checkpoint"]
+__all__ = ["Checkpoint", "check_num_layers", "open_checkpoint"]
 
+MOST_LAYERS = 256  # that a configuration may promise whatever the file holds: building so many takes no time
 HUB_FILES = ("*.json", "model*.safetensors", "*.model", "*.jinja", "*.txt")
 
 
@@ -49,6 +50,20 @@ class Checkpoint(Protocol):
 
     def tokenizer_files(self) -> Mapping[str, bytes]:
         """`tokenizer.json`, `generation_config.json`, and `chat_template.jinja` where there is one."""
+
+
+def check_num_layers(config: PretrainedConfig, num_tensors: int, where: str) -> None:
+    """Refuse a configuration with more layers than the file has tensors: building its model would take for ever.
+
+    Raises: CheckpointError.
+    """
+    num_layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if num_layers > max(MOST_LAYERS, num_tensors):
+        raise CheckpointError(
+            f"{where} promises {num_layers} layers and holds {num_tensors} tensors",
+            needed="a configuration and weights of one model",
+            do="fetch the checkpoint again",
+        )
 
 
 def open_checkpoint(source: str) -> Checkpoint:

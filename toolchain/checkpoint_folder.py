@@ -5,6 +5,7 @@ Loading the model through transformers was the alternative and lost: it holds al
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, PretrainedConfig
 
+from .checkpoint import check_num_layers
 from .digest import digest_of_files
 from .errors import ArchitectureError, CheckpointError
 from .tokenizer_files import tokenizer_files_of_folder
@@ -23,6 +25,7 @@ __all__ = ["FolderCheckpoint"]
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)
 DTYPES = frozenset({"BF16", "F16", "F32"})  # of safetensors; all are exact in float32
 
 
@@ -33,6 +36,7 @@ class FolderCheckpoint:
         self._folder = folder
         self.config: PretrainedConfig = _read_config(folder)
         self._file_of = _files_by_tensor(folder)
+        check_num_layers(self.config, len(self._file_of), folder.name)
 
     def names(self) -> tuple[str, ...]:
         """Names of all stored tensors, sorted."""
@@ -107,13 +111,21 @@ def _files_by_tensor(folder: Path) -> dict[str, Path]:
 
 def _read_index(path: Path) -> Mapping[str, str]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+        files = dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+        strange = sorted({repr(file) for file in files.values() if not SHARD.fullmatch(file)})
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{path.name} is no index ({type(error).__name__}: {error})",
             needed="JSON with a 'weight_map' from tensor to file",
             do="fetch the checkpoint again",
         ) from error
+    if strange:
+        raise CheckpointError(
+            f"{path.name} names {', '.join(strange)}",
+            needed="names of .safetensors files in the folder: nothing else is read",
+            do="fetch the checkpoint again",
+        )
+    return files
 
 
 def _names_in(path: Path) -> list[str]:

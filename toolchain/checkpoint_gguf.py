@@ -8,6 +8,7 @@ permuted, Gemma's norms hold 1 + weight). No table of names of our own: it would
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig
 from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
+from .checkpoint import check_num_layers
 from .digest import digest_of_files
 from .errors import ArchitectureError, CheckpointError
 from .gguf_config import config_from_gguf
@@ -24,6 +26,8 @@ from .tokenizer_files import tokenizer_files_of_gguf
 __all__ = ["GgufCheckpoint"]
 
 HEAD, EMBEDDING, ROPE_FACTORS = "output.weight", "token_embd.weight", "rope_freqs.weight"
+ITEM_TYPE_BYTES = 4  # what stands before an array's length
+MOST_ENTRIES = 1 << 22  # in a metadata array; vocabularies have a quarter of a million
 LONGEST_LIST = 1024  # entries of a metadata array that is read; the longer ones are the vocabulary's
 
 
@@ -43,6 +47,7 @@ class GgufCheckpoint:
             tied=HEAD not in tensors,
             rope_factors=_rope_factors(tensors),
         )
+        check_num_layers(self.config, len(tensors), path.name)
         tensors.pop(ROPE_FACTORS, None)  # now in the configuration
         architecture = str(self._metadata["general.architecture"])
         self._tensors = _by_state_dict_name(path, tensors, architecture, self.config)
@@ -101,9 +106,20 @@ def _rope_factors(tensors: Mapping[str, gguf.ReaderTensor]) -> npt.NDArray[np.fl
     return None if tensor is None else _dequantized(tensor.data, tensor)
 
 
+class BoundedReader(gguf.GGUFReader):  # type: ignore[misc]
+    """Refuses an array longer than its file before it walks through it: one damaged byte asked for 10^18 entries."""
+
+    def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+        if raw_type == gguf.GGUFValueType.ARRAY:
+            (length,) = self._get(orig_offs + ITEM_TYPE_BYTES, np.uint64)
+            if length > min(MOST_ENTRIES, len(self.data) - orig_offs):
+                raise ValueError(f"an array of {length} entries at byte {orig_offs} of {len(self.data)}")
+        return super()._get_field_parts(orig_offs, raw_type)
+
+
 def _open_reader(path: Path) -> gguf.GGUFReader:
     try:
-        return gguf.GGUFReader(path)
+        return BoundedReader(path)
     except Exception as error:  # the reader raises whatever its slices of a damaged file raise
         raise _damaged(path, f"cannot be read ({type(error).__name__}: {error})") from error
 
@@ -114,7 +130,10 @@ def _damaged(path: Path, what: str) -> CheckpointError:
 
 def _metadata(path: Path, reader: gguf.GGUFReader) -> dict[str, object]:
     """Every key but the long lists, which are the vocabulary's and take seconds."""
-    metadata = {key: field.contents() for key, field in reader.fields.items() if len(field.data) <= LONGEST_LIST}
+    try:
+        metadata = {key: field.contents() for key, field in reader.fields.items() if len(field.data) <= LONGEST_LIST}
+    except Exception as error:  # as above: text is decoded now
+        raise _damaged(path, f"has unreadable metadata ({type(error).__name__}: {error})") from error
     if not metadata.get("general.architecture"):
         raise _damaged(path, "does not say its general.architecture")
     return metadata
@@ -162,9 +181,9 @@ def _state_dict_names(path: Path, architecture: str, config: PretrainedConfig) -
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
         mapping = gguf.get_tensor_name_map(known[architecture], config.num_hidden_layers)
-    except (KeyError, ValueError) as error:
+    except Exception as error:  # each model class stumbles over bad sizes in its own way
         raise ArchitectureError(
-            f"{path.name} holds no language model with known names ({architecture}: {error})",
+            f"{path.name} holds no language model with known names ({architecture}: {type(error).__name__}: {error})",
             needed="an architecture that transformers and the gguf package both know",
             do="upgrade both, or give the original Hugging Face folder",
         ) from error

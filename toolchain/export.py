@@ -9,7 +9,7 @@ alternative and lost: it is code per model, and wrong for the next one.
 import copy
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,11 +25,19 @@ from ..plugins import contract
 from .attention_hook import IMPLEMENTATION, attention_hook
 from .bind_weights import bind_weights, check_weights
 from .blame import blaming
-from .check_architecture import attention_nodes, check_attention, check_config, check_rows_apart
+from .check_architecture import (
+    attention_nodes,
+    check_attention,
+    check_config,
+    check_frequencies,
+    check_rows_apart,
+    own_attention,
+)
 from .checkpoint import Checkpoint
+from .errors import ArchitectureError
 from .graph_file import save_graph
 
-__all__ = ["ExportedModel", "export_model", "save_graph"]
+__all__ = ["ExportedModel", "export_model", "save_graph", "untouched_model"]
 
 EXAMPLE_TOKENS = 11  # any number that is no other size in a model; the axis is dynamic
 NUM_TOKENS = "T"
@@ -50,10 +58,11 @@ def export_model(checkpoint: Checkpoint, target: Target = Target()) -> ExportedM
     Raises: CheckpointError if the weights do not fit the configuration; ArchitectureError if the model cannot be
     expressed under the graph contract.
     """
-    with attention_hook():
-        causal_lm = _untouched_model(checkpoint)
+    with attention_hook() as calls:
+        causal_lm = untouched_model(checkpoint)
         check_weights(causal_lm, checkpoint)
-        model = _onnx_from_torch(causal_lm)
+        with _blaming_own_attention(causal_lm, calls):
+            model = _onnx_from_torch(causal_lm)
     config = causal_lm.config.get_text_config()
     bind_weights(model.graph, causal_lm, f"{WRAPPED}.", checkpoint)
     _name_interface(model.graph)
@@ -77,13 +86,31 @@ class TokenMajor(torch.nn.Module):
         return out.logits.squeeze(0)  # type: ignore[no-any-return]
 
 
-def _untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
+@contextmanager
+def _blaming_own_attention(causal_lm: PreTrainedModel, calls: Sequence[int]) -> Iterator[None]:
+    """Say so where a model that does not claim to have the attention interface failed before it called it."""
+    try:
+        yield
+    except ArchitectureError as error:
+        if calls or causal_lm._supports_attention_backend:
+            raise
+        raise own_attention(type(causal_lm).__name__, f" ({error.found})") from error
+
+
+def untouched_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model with its buffers computed and its parameters allocated but never written, so that none is resident."""
     config = copy.deepcopy(checkpoint.config)  # from_config writes the attention's name into it
     check_config(config)
-    with blaming(type(config).__name__), no_init_weights():
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=IMPLEMENTATION, dtype=torch.float32)
+    kind = type(config).__name__
+    with blaming(kind), no_init_weights():
+        try:
+            model = AutoModelForCausalLM.from_config(config, attn_implementation=IMPLEMENTATION, dtype=torch.float32)
+        except KeyError as error:
+            if error.args != (IMPLEMENTATION,):
+                raise
+            raise own_attention(kind, ", by a class for each implementation") from error
         model.tie_weights()
+        check_frequencies(model)
     return model.eval()
 
 

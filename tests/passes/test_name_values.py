@@ -1,5 +1,6 @@
 """name_values: names in which a reader finds the module or the layer."""
 
+import numpy as np
 import onnx_ir as ir
 from graph_text import graph, listing, weights
 
@@ -50,6 +51,9 @@ def named(text: str = TEXT) -> ir.Model:
     return model
 
 
+THREE, TWO = np.float32(3), np.float32(2)
+
+
 def test_names_tell_the_module_or_the_layer_and_operator() -> None:
     model = named()
     (report,) = run_passes(model, Target(), (name_values,))
@@ -78,3 +82,13 @@ def test_names_that_were_somebody_elses_are_no_trouble() -> None:
     c.name, d.name = "layers.0.Relu", "layers.0.Mul"
     run_passes(model, Target(), (name_values,))
     assert (c.name, d.name) == ("layers.0.Mul", "layers.0.Relu")
+
+
+def test_a_new_constant_does_not_take_the_place_of_one_that_was_named_before() -> None:
+    """The old bug: a pass behind the first naming brought a constant, which became constant.0 and took its place."""
+    model = graph("(float[T,4] x) => (float[T,4] y) { a = Mul(x, three)  y = Add(a, two) }", three=THREE, two=TWO)
+    model.graph.initializers["three"].name = "constant.0"
+    run_passes(model, Target(), (name_values,))
+    assert listing(model) == "model.Mul = Mul(x, constant.0)\ny = Add(model.Mul, constant.1)"
+    constants = model.graph.initializers
+    assert [constants[f"constant.{number}"].const_value.numpy().item() for number in (0, 1)] == [3, 2]

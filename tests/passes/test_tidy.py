@@ -14,6 +14,8 @@ CONSTANTS = {
     "one": np.float32(1.0),
     "zero": np.float32(0.0),
     "two": np.float32(2.0),
+    "tiny": np.float32(1e-8),  # the epsilon of a norm
+    "nearly_1": np.float32(1.000001),
     "start": [0],
     "end": [2**63 - 1],
     "middle": [2],
@@ -73,6 +75,8 @@ def test_what_changes_nothing_is_removed(nothing: str) -> None:
     [
         ("Mul(x, two)", "Mul(x, two)"),
         ("Add(x, one)", "Add(x, one)"),
+        ("Add(x, tiny)", "Add(x, tiny)"),
+        ("Mul(x, nearly_1)", "Mul(x, nearly_1)"),
         ("Slice(x, start, middle, axes, step)", "Slice(x, [0], [2], [1], [1])"),
     ],
 )

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 from graph_text import graph, weights
-from transformers import LlamaConfig, MambaConfig, MistralConfig, PretrainedConfig, T5Config
+from transformers import LlamaConfig, MambaConfig, MistralConfig, MixtralConfig, PretrainedConfig, T5Config
 from transformers.models.llama4 import Llama4TextConfig
 
 from paceline.toolchain.check_architecture import attention_nodes, check_attention, check_config, check_rows_apart
@@ -40,7 +40,11 @@ def model(*windows: int, tail: str = "logits = Squeeze(last, zero)") -> ir.Model
     [
         (T5Config(), "T5Config describes an encoder with a decoder"),
         (MambaConfig(num_hidden_layers=2), "MambaConfig has layers of type linear_attention"),
-        (Llama4TextConfig(num_hidden_layers=4), "Llama4TextConfig has layers of type chunked_attention"),
+        (MixtralConfig(), r"MixtralConfig is a mixture of experts \(num_local_experts = 8\)"),
+        (
+            Llama4TextConfig(num_hidden_layers=4, num_local_experts=1),
+            "Llama4TextConfig has layers of type chunked_attention",
+        ),
     ],
 )
 def test_configurations_that_give_it_away(config: PretrainedConfig, message: str) -> None:
@@ -54,6 +58,18 @@ def test_every_layer_needs_its_attention() -> None:
     check_attention(graph_of_two, LlamaConfig(num_hidden_layers=2))
     with pytest.raises(ArchitectureError, match=r"attention in layers \[0, 1\] of 3"):
         check_attention(graph_of_two, LlamaConfig(num_hidden_layers=3))
+
+
+def test_attention_of_a_models_own_and_two_in_a_layer_are_named() -> None:
+    none = graph("(float[T,4] x) => (float[T,4] y) { y = Relu(x) }").graph
+    with pytest.raises(ArchitectureError, match="LlamaConfig computes attention by itself in every layer"):
+        check_attention(none, LlamaConfig(num_hidden_layers=2))
+    twice = model(0, 0).graph
+    for node in twice:
+        if node.op_type == "Attention":
+            node.attributes["layer"] = ir.AttrInt64("layer", 0)
+    with pytest.raises(ArchitectureError, match="calls attention 2 times in 1 layers"):
+        check_attention(twice, LlamaConfig(num_hidden_layers=2))
 
 
 def test_a_window_that_only_a_mask_would_enforce_is_missed() -> None:

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 from tiny_models import FAMILIES, SIZES, RandomCheckpoint
-from transformers import BloomConfig, GPT2Config, MambaConfig, MixtralConfig, Phi3Config, PretrainedConfig, T5Config
+from transformers import BloomConfig, GPT2Config, LlamaConfig, MambaConfig, Phi3Config, PretrainedConfig, T5Config
 
 from paceline.passes.target import Target
 from paceline.plugins import contract
 from paceline.toolchain.errors import ArchitectureError, CheckpointError
 from paceline.toolchain.export import export_model
+
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}  # frequencies after the longest sequence so far
 
 
 class NoWeights:
@@ -34,8 +36,11 @@ def test_a_configuration_is_refused_before_weights_are_looked_at(config: Pretrai
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (BloomConfig(n_layer=2, hidden_size=32, n_head=4, vocab_size=64), r"attention in layers \[\] of 2"),
-        (MixtralConfig(**SIZES), "MixtralForCausalLM cannot be exported: DispatchError: No ONNX function found"),
+        (
+            BloomConfig(n_layer=2, hidden_size=32, n_head=4, vocab_size=64),
+            "computes attention by itself in every layer",
+        ),
+        (LlamaConfig(**SIZES, rope_scaling=DYNAMIC), "LlamaForCausalLM cannot be exported: "),
     ],
 )
 def test_an_unfit_model_is_refused_with_the_root_of_the_reason(config: PretrainedConfig, message: str) -> None:

@@ -29,8 +29,9 @@ def four_layers(config: PretrainedConfig) -> PretrainedConfig:
 @contextmanager
 def only(model: torch.nn.Module, layers: tuple[int, ...]) -> Iterator[None]:
     """All other layers hand on what they get."""
+    lists = (module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
     with ExitStack() as stack:
-        for place, layer in enumerate(model.model.layers):
+        for place, layer in enumerate(next(lists)):
             if place not in layers:
                 handle = layer.register_forward_hook(lambda module, inputs, output: inputs[0])
                 stack.callback(handle.remove)

@@ -20,12 +20,16 @@ def export(
     require_extra("build", "paceline export")
     from dataclasses import asdict
 
+    from ..check_numbers import check_numbers
     from ..checkpoint import open_checkpoint
     from ..export import export_model, save_graph
 
     progress = open_progress(as_json)
+    with progress.stage("look at the weights"):
+        opened = open_checkpoint(checkpoint)
+        check_numbers(opened)
     with progress.stage("export"):
-        exported = export_model(open_checkpoint(checkpoint))
+        exported = export_model(opened)
     with progress.stage("write"):
         output.parent.mkdir(parents=True, exist_ok=True)
         save_graph(exported.model, output)
