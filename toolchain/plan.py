@@ -31,7 +31,7 @@ class Plan:
     @property
     def build_peak_bytes(self) -> int:
         """Largest resident size of the build."""
-        return forecast_build_peak(self.shapes, len(self.texts[TOKENIZER]))
+        return forecast_build_peak(self.recipe, self.shapes, len(self.texts[TOKENIZER]))
 
     @property
     def files(self) -> dict[str, int]:

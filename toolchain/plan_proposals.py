@@ -17,7 +17,7 @@ from .errors import RecipeError
 from .overrides import flags_from
 from .recipe import Recipe, with_overrides
 from .run_memory import RunForecast
-from .weight_formats import FORMATS
+from .weight_formats import SMALLER_ON_CPU, engine_bits
 
 __all__ = ["Loss", "Proposal", "propose"]
 
@@ -106,7 +106,7 @@ def _first_that_fits(
 def _largest_cache(recipe: Recipe, run: RunForecast, memory_bytes: int) -> str | None:
     """The largest cache below the recipe's that leaves room for the rest; None where a longest request would fail."""
     room = memory_bytes - (run.total_bytes - run.cache_bytes)
-    if room < run.pages_of_longest * run.page_bytes or room >= run.cache_bytes:
+    if room < run.pages_of_longest * run.bytes_a_page or room >= run.cache_bytes:
         return None
     unit, size = next((one for one in UNITS if room >= FEWEST_UNITS * one[1]), UNITS[-1])
     return f"{room // size}{unit}"
@@ -118,7 +118,7 @@ def _too_small(
     """What the least would be."""
     last = {key: value for rungs in levers.values() for key, value in rungs[-1].overrides.items()}
     run = forecast(with_overrides(recipe, last))
-    least = run.total_bytes - run.cache_bytes + min(run.cache_bytes, run.pages_of_longest * run.page_bytes)
+    least = run.total_bytes - run.cache_bytes + min(run.cache_bytes, run.pages_of_longest * run.bytes_a_page)
     return RecipeError(
         f"{memory_bytes / 2**20:.0f} MiB of memory",
         needed=f"at least {least / 2**20:.0f} MiB, with {' '.join(flags_from(last)) or 'the recipe as it is'} "
@@ -158,10 +158,10 @@ def _lengths(recipe: Recipe) -> Iterator[Rung]:
 
 
 def _weights(recipe: Recipe) -> Iterator[Rung]:
-    names = tuple(FORMATS)
-    for name in names[names.index(recipe.quantization.weights) + 1 :]:
-        loss = Loss.ROUNDING if FORMATS[name].weight_bits >= 16 else Loss.ACCURACY
-        yield Rung({"quantization.weights": name}, loss)
+    for name in SMALLER_ON_CPU:
+        if engine_bits(name) < engine_bits(recipe.quantization.weights):
+            loss = Loss.ROUNDING if engine_bits(name) >= 16 else Loss.ACCURACY
+            yield Rung({"quantization.weights": name}, loss)
 
 
 CACHE = "runtime.kv_cache_memory"  # no rungs: the largest that fits is computed

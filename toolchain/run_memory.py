@@ -9,13 +9,16 @@ term; benchmarks/plan_accuracy.py measures them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..passes.number_formats import FORMATS
+from ..passes.target import Target
 from ..plugins.contract import DTYPE_BYTES
 from ..runtime.pages import num_pages_for
+from .build import target_of
 from .model_shape import ModelShape
-from .recipe import CACHE_DTYPES, Recipe
-from .weight_formats import FORMATS, WeightFormat, packed_bytes
+from .recipe import Recipe
+from .weight_formats import packed_bytes
 
-__all__ = ["RunForecast", "engine_bytes", "forecast_run"]
+__all__ = ["FLOAT_BYTES", "TOKENIZER_FACTOR", "RunForecast", "engine_tensors", "forecast_run", "table_bytes"]
 
 FLOAT_BYTES = 4
 PROCESS_BYTES = 77 << 20  # Python, NumPy, onnxruntime 1.32, our kernels, two threads; measured with an empty tokenizer
@@ -39,9 +42,14 @@ class RunForecast:
     longest_tokens: int
 
     @property
+    def bytes_a_page(self) -> int:
+        """Of one page in all pools: target and draft share page ids."""
+        return sum(self.page_bytes.values())
+
+    @property
     def cache_bytes(self) -> int:
         """All pools together."""
-        return self.num_pages * sum(self.page_bytes.values())
+        return self.num_pages * self.bytes_a_page
 
     @property
     def total_bytes(self) -> int:
@@ -62,10 +70,10 @@ class RunForecast:
 def forecast_run(recipe: Recipe, shapes: Mapping[str, ModelShape], tokenizer_bytes: int) -> RunForecast:
     """The forecast for the engines that `recipe` opens: a draft counts only where its method needs it."""
     roles = ("target", "draft") if recipe.opens_draft else ("target",)
-    weights = FORMATS[recipe.quantization.weights]
-    page_bytes = {role: _page_bytes(shapes[role], recipe) for role in roles}
+    target = target_of(recipe)
+    page_bytes = {role: _page_bytes(shapes[role], target) for role in roles}
     return RunForecast(
-        weights_bytes={role: engine_bytes(shapes[role], weights) for role in roles},
+        weights_bytes={role: sum(engine_tensors(shapes[role], target)) for role in roles},
         page_bytes=page_bytes,
         num_pages=recipe.kv_cache_bytes // sum(page_bytes.values()),
         logits_bytes=sum(_logits_bytes(role, shapes[role], recipe) for role in roles),
@@ -76,17 +84,25 @@ def forecast_run(recipe: Recipe, shapes: Mapping[str, ModelShape], tokenizer_byt
     )
 
 
-def engine_bytes(shape: ModelShape, weights: WeightFormat) -> int:
-    """Weights of one engine: packed matrices, embedding tables, norms and biases in float32."""
-    tables = sum(rows * columns for rows, columns in shape.tables) * weights.table_bits // 8
-    matrices = sum(packed_bytes(one.in_features, one.out_features, weights) for one in shape.matrices)
-    return tables + matrices + shape.vector_elements * FLOAT_BYTES
+def engine_tensors(shape: ModelShape, target: Target) -> list[int]:
+    """Bytes of what an engine's weights consist of: packed matrices, embedding tables; norms and biases as one."""
+    matrices = [
+        packed_bytes(one.in_features, one.out_features, target.format_of(one.module, one.is_head))
+        for one in shape.matrices
+    ]
+    return [*table_bytes(shape, target), *matrices, shape.vector_elements * FLOAT_BYTES]
 
 
-def _page_bytes(shape: ModelShape, recipe: Recipe) -> int:
+def table_bytes(shape: ModelShape, target: Target) -> list[int]:
+    """Bytes of each embedding table."""
+    bits = FORMATS[target.embedding_format].weight_bits
+    return [rows * columns * bits // 8 for rows, columns in shape.tables]
+
+
+def _page_bytes(shape: ModelShape, target: Target) -> int:
     """As `GraphFacts.page_bytes`: keys and values of one page over all layers."""
     elements = sum(2 * layer.kv_heads * layer.head_dim for layer in shape.layers)
-    return elements * recipe.kv_cache.page_size * DTYPE_BYTES[CACHE_DTYPES[recipe.kv_cache.dtype]]
+    return elements * target.page_size * DTYPE_BYTES[target.cache_dtype]
 
 
 def _logits_bytes(role: str, shape: ModelShape, recipe: Recipe) -> int:
@@ -98,6 +114,6 @@ def _logits_bytes(role: str, shape: ModelShape, recipe: Recipe) -> int:
 
 def _arena_bytes(shape: ModelShape, num_rows: int) -> int:
     """What lies between two ops of the largest step, in an arena that grows by powers of two."""
-    inner = [one for one in shape.matrices if one.out_features != shape.vocab_size]
+    inner = [one for one in shape.matrices if not one.is_head]
     widest = max((max(one.in_features, one.out_features) for one in inner), default=shape.hidden_size)
     return ARENA_FACTOR * num_rows * (HIDDEN_ROWS * shape.hidden_size + WIDE_ROWS * widest) * FLOAT_BYTES
