@@ -24,13 +24,11 @@ from .layer_subset import LayerSubset, parse_layers
 from .optimize import check_switched_off
 from .pack import pack_bundle
 from .progress import Progress
-from .recipe import DraftModel, Recipe
+from .recipe import CACHE_DTYPES, DraftModel, Recipe
 from .staging import staging_folder
 from .vocabulary import check_same_vocabulary
 
-__all__ = ["build_bundle", "target_of"]
-
-CACHE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+__all__ = ["build_bundle", "check_longest", "open_checkpoints", "target_of"]
 
 
 def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildReport:
@@ -43,7 +41,7 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
     begin = time.perf_counter()
     with staging_folder(output) as staging:
         with progress.stage("open the checkpoints"):
-            checkpoints = _open_checkpoints(recipe)
+            checkpoints = open_checkpoints(recipe)
         reports = {
             role: _build_role(role, checkpoint, recipe, staging, progress) for role, checkpoint in checkpoints.items()
         }
@@ -70,7 +68,8 @@ def target_of(recipe: Recipe) -> Target:
     )
 
 
-def _open_checkpoints(recipe: Recipe) -> Mapping[str, Checkpoint]:
+def open_checkpoints(recipe: Recipe) -> Mapping[str, Checkpoint]:
+    """The checkpoint of each role. Raises: CheckpointError, ArchitectureError, RecipeError."""
     target = open_checkpoint(recipe.target.checkpoint)
     if recipe.draft is None:
         return {"target": target}
@@ -112,15 +111,18 @@ def _switched_off(recipe: Recipe) -> tuple[str, ...]:
 
 def _bounded(facts: GraphFacts, max_seq_len: int | None, role: str) -> GraphFacts:
     """The facts with the recipe's longest sequence. Raises: RecipeError when the model does not reach that far."""
-    if max_seq_len is None:
-        return facts
-    if max_seq_len > facts.max_positions:
+    check_longest(max_seq_len, facts.max_positions, role)
+    return facts if max_seq_len is None else replace(facts, max_positions=max_seq_len)
+
+
+def check_longest(max_seq_len: int | None, max_positions: int, role: str) -> None:
+    """Raise RecipeError when sequences are to be longer than the role's model reaches."""
+    if max_seq_len is not None and max_seq_len > max_positions:
         raise RecipeError(
             f"runtime.max_seq_len = {max_seq_len}",
-            needed=f"at most {facts.max_positions}, the {role}'s longest sequence",
+            needed=f"at most {max_positions}, the {role}'s longest sequence",
             do="lower it or leave it out",
         )
-    return replace(facts, max_positions=max_seq_len)
 
 
 def _role_entry(

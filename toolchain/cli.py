@@ -20,6 +20,7 @@ from .commands.doctor import doctor
 from .commands.export import export
 from .commands.inspect import inspect
 from .commands.optimize import optimize
+from .commands.plan import plan
 from .commands.run import run
 from .commands.sign import sign
 from .commands.verify import verify
@@ -27,6 +28,7 @@ from .commands.verify import verify
 __all__ = ["app", "main"]
 
 VERBS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("plan", plan),
     ("build", build),
     ("run", run),
     ("bench", bench),

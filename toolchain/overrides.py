@@ -1,15 +1,17 @@
 """Command-line options that lie over a recipe: which flag sets which key."""
 
 import json
+from collections.abc import Mapping
 
 from .errors import RecipeError
 
-__all__ = ["overrides_from"]
+__all__ = ["flags_from", "overrides_from"]
 
 # flag (as typer names the parameter) -> key in the recipe
 KEYS = {
     "weights": "quantization.weights",
     "kv_cache_dtype": "kv_cache.dtype",
+    "kv_cache_memory": "runtime.kv_cache_memory",
     "max_batch_size": "runtime.max_num_seqs",
     "max_num_tokens": "runtime.max_num_batched_tokens",
     "max_seq_len": "runtime.max_seq_len",
@@ -32,6 +34,12 @@ def overrides_from(flags: dict[str, object], speculative_config: str | None = No
     if speculative_config is not None:
         overrides |= _from_speculative_config(speculative_config)
     return overrides
+
+
+def flags_from(overrides: Mapping[str, object]) -> tuple[str, ...]:
+    """The flags that set these keys of a recipe, as one would type them."""
+    flag_of = {key: f"--{name.replace('_', '-')}" for name, key in KEYS.items()}
+    return tuple(f"{flag_of[key]} {value}" for key, value in overrides.items())
 
 
 def _from_speculative_config(text: str) -> dict[str, object]:

@@ -30,7 +30,18 @@ from .recipe_parts import (
     bytes_from_text,
 )
 
-__all__ = ["DraftModel", "Recipe", "bytes_from_text", "load_recipe", "recipe_json_schema", "write_schema"]
+__all__ = [
+    "CACHE_DTYPES",
+    "DraftModel",
+    "Recipe",
+    "bytes_from_text",
+    "load_recipe",
+    "recipe_json_schema",
+    "with_overrides",
+    "write_schema",
+]
+
+CACHE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}  # kv_cache.dtype as plugins/contract.py names it
 
 SHIPPED_TEXT = ("calibration", "heldout")  # see sample_text.py, which this file must not load: it is heavy
 NOT_YET = ("lossless", "speedup", "tolerance", "profiles")  # keys of the design that nothing honours yet
@@ -51,6 +62,16 @@ class Recipe(Part):
     build: Build = Build()
     runtime: Runtime = Runtime()
     speculation: Speculation = Speculation()
+
+    @property
+    def opens_draft(self) -> bool:
+        """Whether requests are drafted for by the draft engine unless they say otherwise: only then it is opened."""
+        return self.draft is not None and self.speculation.method in ("draft", "auto")
+
+    @property
+    def kv_cache_bytes(self) -> int:
+        """Memory of the page pools."""
+        return bytes_from_text(self.runtime.kv_cache_memory)
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
@@ -78,6 +99,14 @@ def load_recipe(path: Path, overrides: Mapping[str, object] | None = None) -> Re
     except ValidationError as error:
         raise _recipe_error(path, error) from None
     return _with_absolute_paths(recipe, path.parent)
+
+
+def with_overrides(recipe: Recipe, overrides: Mapping[str, object]) -> Recipe:
+    """`recipe` with keys such as {"runtime.max_num_seqs": 8} laid over it. The values must be valid."""
+    document = recipe.model_dump()
+    for dotted, value in overrides.items():
+        _set(document, dotted.split("."), value)
+    return Recipe.model_validate(document)
 
 
 def recipe_json_schema() -> dict[str, Any]:

@@ -20,6 +20,7 @@ def build(
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Format of the linear layers: fp32, bf16, int8.")] = None,
     kv_cache_dtype: Annotated[str | None, typer.Option(help="Format of keys and values: fp32, bf16.")] = None,
+    kv_cache_memory: Annotated[str | None, typer.Option(help="Page pools of all engines, e.g. 512MiB.")] = None,
     max_batch_size: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     max_num_tokens: Annotated[int | None, typer.Option(help="Most tokens in one step.")] = None,
     max_seq_len: Annotated[int | None, typer.Option(help="Longest prompt + output, in tokens.")] = None,
@@ -35,6 +36,7 @@ def build(
     flags: dict[str, object] = {
         "weights": weights,
         "kv_cache_dtype": kv_cache_dtype,
+        "kv_cache_memory": kv_cache_memory,
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,
         "max_seq_len": max_seq_len,
