@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from ..plugins import contract
+
 __all__ = ["GraphTypes", "UnsoundGraphError", "check_graph", "types_of"]
 
 
@@ -52,7 +54,7 @@ def check_graph(model: ir.Model, before: GraphTypes) -> None:
 
     Checked: every input is a graph input, an initializer or the output of an earlier node; names are unique and not
     empty; initializers hold a tensor; the graph's outputs are made; values that stayed, or took over a name, kept dtype
-    and static axes; graph inputs and outputs have a dtype.
+    (but page pools, whose dtype is the cache's) and static axes; graph inputs and outputs have a dtype.
     Raises: UnsoundGraphError.
     """
     graph = model.graph
@@ -110,7 +112,7 @@ def _check_type(value: ir.Value, types: GraphTypes) -> None:
     before = types.before(value)
     if before is None:
         return
-    if before.dtype is not None and value.dtype != before.dtype:
+    if before.dtype is not None and value.dtype != before.dtype and not contract.is_kv_pages(str(value.name)):
         raise UnsoundGraphError(f"{value.name} was {before.dtype} and became {value.dtype}")
     if before.shape is None or value.shape is None:
         return

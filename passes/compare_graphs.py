@@ -21,6 +21,12 @@ from .attach_meanings import with_meanings
 
 __all__ = ["Difference", "compare_graphs", "run_graph", "run_session", "stock_session"]
 
+# by onnxruntime's name: numpy's type, one of the same size that numpy has itself, onnx's
+SMALL_FLOATS = {
+    "tensor(bfloat16)": (ml_dtypes.bfloat16, np.uint16, ir.DataType.BFLOAT16),
+    "tensor(float8e4m3fn)": (ml_dtypes.float8_e4m3fn, np.uint8, ir.DataType.FLOAT8E4M3FN),
+}
+
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -63,7 +69,7 @@ def stock_session(model: ir.Model) -> onnxruntime.InferenceSession:
 def run_session(
     session: onnxruntime.InferenceSession, inputs: Arrays, wanted: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """The session's outputs by name, all or those `wanted`; bfloat16 comes and goes as ml_dtypes' type.
+    """The session's outputs by name, all or those `wanted`; small floats come and go as ml_dtypes' types.
 
     Inputs that the graph does not have are left out; one that is missing is onnxruntime's error.
     """
@@ -74,19 +80,19 @@ def run_session(
 
 
 def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
-    """numpy has no bfloat16 of its own, so its bits travel as uint16 under onnx's element type."""
-    if array.dtype == ml_dtypes.bfloat16:
-        bits = array.view(np.uint16)
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, ir.DataType.BFLOAT16.value)
+    """numpy has no small floats of its own, so their bits travel as whole numbers under onnx's element type."""
+    for dtype, bits, onnx_type in SMALL_FLOATS.values():
+        if array.dtype == dtype:
+            return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(bits), onnx_type.value)
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
 def _array(value: onnxruntime.OrtValue) -> np.ndarray:
-    """A copy of `value` as an array; bfloat16 is read through its memory, since onnxruntime's numpy() refuses it."""
-    if value.data_type() != "tensor(bfloat16)":
+    """A copy of `value` as an array; small floats are read through their memory: onnxruntime's numpy() refuses them."""
+    if value.data_type() not in SMALL_FLOATS:
         return np.array(value.numpy())
     bits = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    return np.frombuffer(bits, dtype=ml_dtypes.bfloat16).reshape(value.shape())
+    return np.frombuffer(bits, dtype=SMALL_FLOATS[value.data_type()][0]).reshape(value.shape())
 
 
 def _max_abs(wanted: np.ndarray, found: np.ndarray) -> float:

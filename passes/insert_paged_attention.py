@@ -69,9 +69,7 @@ def _check(attention: ir.Node, target: Target) -> Plan | str:
         attention,
         layer,
         target.page_size,
-        ir.TensorType(
-            ir.DataType[{"float32": "FLOAT", "float16": "FLOAT16", "bfloat16": "BFLOAT16"}[target.cache_dtype]]
-        ),
+        ir.TensorType(CACHE_TYPES[target.float_cache_dtype]),
         ir.Shape([2, "num_pages", kv_heads, target.page_size * head_dim]),
     )
 

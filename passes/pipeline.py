@@ -23,6 +23,7 @@ from .name_values import name_values
 from .pack_attention_inputs import pack_attention_inputs
 from .quantize_fp8 import quantize_fp8
 from .quantize_int8 import quantize_int8
+from .quantize_kv_cache import quantize_kv_cache
 from .quantize_weight_only import quantize_weight_only
 from .recognize_norms import recognize_norms
 from .recognize_ops import recognize_ops
@@ -82,6 +83,7 @@ PRECISION: tuple[Pass, ...] = (  # any target; the result is the bundle's graph/
     quantize_int8,
     quantize_weight_only,
     cast_linears,
+    quantize_kv_cache,
     store_embedding,  # after the head, which may be tied to the table and stored otherwise
     remove_dead_code,
     sort_nodes,

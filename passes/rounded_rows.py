@@ -46,8 +46,8 @@ class Place:
         self.graph.insert_before(self.node, ir.node(op_type, inputs, options or None, outputs=[value]))
         return value
 
-    def constant(self, name: str, number: np.float32) -> ir.Value:
-        """The graph's initializer `name` that holds one number."""
+    def constant(self, name: str, number: np.float32 | np.ndarray) -> ir.Value:
+        """The graph's initializer `name` that holds one number, or a few."""
         tensor = ir.Tensor(np.asarray(number), name=name)
         value = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
         return registered(self.graph, value)

@@ -38,6 +38,11 @@ class Target:
         return self.head if is_head and self.head is not None else self.weights
 
     @property
+    def float_cache_dtype(self) -> str:
+        """The cache's type before `quantize_kv_cache`: what the float32 graph is calibrated and measured with."""
+        return "bfloat16" if self.cache_dtype == "float8e4m3fn" else self.cache_dtype
+
+    @property
     def embedding_format(self) -> str:
         """The format of the embedding table."""
         return self.embedding or ("fp32" if self.weights == "fp32" else "bf16")

@@ -35,6 +35,7 @@ __all__ = [
     "QUERY_START",
     "GraphFacts",
     "LayerCache",
+    "is_kv_pages",
     "kv_pages_in",
     "kv_pages_out",
 ]
@@ -52,7 +53,7 @@ LOGITS = "logits"
 HIDDEN = "hidden"
 
 PAGE_SIZE = 16  # tokens in a page: one 512-bit vector of float32 scores per page and query row
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8e4m3fn": 1}
 
 
 def kv_pages_in(layer_id: int) -> str:
@@ -63,6 +64,11 @@ def kv_pages_in(layer_id: int) -> str:
 def kv_pages_out(layer_id: int) -> str:
     """Name of the same pool as a graph output; the runtime binds both names to one buffer."""
     return f"kv_pages_out.{layer_id}"
+
+
+def is_kv_pages(name: str) -> bool:
+    """Whether `name` is that of a page pool, going in or coming out."""
+    return name.startswith((kv_pages_in(0)[:-1], kv_pages_out(0)[:-1]))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import onnx.parser
 
 from .linear.meaning import gated_linear_text, linear_text
 from .paged_attention.meaning import attention_text, paged_attention_text
+from .paged_attention.schema import PAGED_ATTENTION_INPUTS
 from .residual_norm.meaning import residual_norm_text
 from .swiglu.meaning import swiglu_text
 
@@ -40,7 +41,7 @@ MEANINGS: dict[str, tuple[tuple[str, ...], Text]] = {
     "LinearInt8": (("x", "weight", "scale", "bias"), _linear("LinearInt8")),
     "LinearInt8Rows16": (("x", "weight", "scale", "bias"), _linear("LinearInt8Rows16")),
     "PagedAttention": (
-        ("q", "k", "v", "kv_pages", "page_table", "query_start", "context_len", "cos_sin", "sinks"),
+        PAGED_ATTENTION_INPUTS,
         paged_attention_text,
     ),
     "ResidualNorm": (("x", "residual", "weight"), residual_norm_text),

@@ -21,8 +21,9 @@ from .errors import BundleError, NativeLibraryError
 
 __all__ = ["CpuEngine", "kernel_options", "session_options"]
 
-ONNX_TYPES = {"float32": 1, "float16": 10, "bfloat16": 16}  # onnx.TensorProto.DataType
-POOL_TYPES = {"float32": np.float32, "float16": np.uint16, "bfloat16": np.uint16}  # bytes that numpy can hold
+ONNX_TYPES = {"float32": 1, "float16": 10, "bfloat16": 16, "float8e4m3fn": 17}  # onnx.TensorProto.DataType
+# bytes that numpy can hold
+POOL_TYPES = {"float32": np.float32, "float16": np.uint16, "bfloat16": np.uint16, "float8e4m3fn": np.uint8}
 INPUTS = (
     contract.INPUT_IDS,
     contract.POSITIONS,

@@ -89,6 +89,7 @@ class RoleBuild:
         with job.progress.stage(f"{job.role}: export"):
             exported = export_model(job.checkpoint, job.target)
         self._model, self.facts = exported.model, exported.facts
+        self._float_facts = replace(exported.facts, cache_dtype=job.target.float_cache_dtype)
         with job.progress.stage(f"{job.role}: optimize"):
             self._passes = optimize(self._model, job.target, switched_off=job.switched_off())
         self._precision: tuple[PassReport, ...] = ()
@@ -107,7 +108,7 @@ class RoleBuild:
             sample = load_sample(options.dataset)
             by_kind = windows_of(sample, self._job.tokenizer, options.window, options.max_tokens)
             windows = [window for kind in by_kind.values() for window in kind]
-            return observe_layers(self._model, self.facts, windows, self._job.work, num_threads())
+            return observe_layers(self._model, self._float_facts, windows, self._job.work, num_threads())
 
     def calibrated(self) -> Target:
         """The target with what its formats need to know."""
@@ -162,7 +163,7 @@ class RoleBuild:
             _save(self._model, path)
             by_kind = windows_of(load_sample(gate.dataset), job.tokenizer, gate.window, gate.max_tokens)
             windows = [window for kind in by_kind.values() for window in kind]
-            return ReferenceScores(WindowRunner.on_stock(path, self.facts, num_threads()), windows, job.work)
+            return ReferenceScores(WindowRunner.on_stock(path, self._float_facts, num_threads()), windows, job.work)
 
     def measure(self, reference: ReferenceScores) -> Mapping[str, Accuracy]:
         """The files that ship: the portable graph on stock onnxruntime, the engine with our kernels."""

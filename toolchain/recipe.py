@@ -41,7 +41,11 @@ __all__ = [
     "write_schema",
 ]
 
-CACHE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}  # kv_cache.dtype as plugins/contract.py names it
+CACHE_DTYPES = {
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp8": "float8e4m3fn",
+}  # kv_cache.dtype as plugins/contract.py names it
 
 SHIPPED_TEXT = ("calibration", "heldout")  # see sample_text.py, which this file must not load: it is heavy
 NOT_YET = ("lossless", "speedup", "tolerance", "profiles")  # keys of the design that nothing honours yet

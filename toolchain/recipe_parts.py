@@ -128,7 +128,7 @@ class Gates(Part):
 class KvCache(Part):
     """How keys and values are kept."""
 
-    dtype: Literal["fp32", "bf16"] = "bf16"
+    dtype: Literal["fp32", "bf16", "fp8"] = "bf16"
     page_size: Literal[16] = 16
 
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "prepare.h"
 #include "tile.h"
@@ -51,8 +52,8 @@ inline size_t clamped(int row, size_t rows) { return row < 0 ? 0 : std::min(stat
 
 // Only rows see keys of [begin, end) that are not older than `begin` and, with a window, not too far behind `end`.
 template <typename Element>
-void attend_vectors(const Shape& shape, const Work& work, size_t segment, const Partial& partial) {
-  const Cache<Element> cache = cache_of<Element>(shape, work);
+void attend_vectors(const Shape& shape, const Work& work, const Cache<Element>& cache, size_t segment,
+                    const Partial& partial) {
   const int begin = static_cast<int>(segment * kSegmentTokens), end = begin + static_cast<int>(kSegmentTokens);
   const size_t rows = work.last_row - work.first_row, vectors = work.vectors(shape);
   const size_t first = clamped(begin - work.first_position, rows) * shape.group();
@@ -69,11 +70,32 @@ void attend_vectors(const Shape& shape, const Work& work, size_t segment, const 
   }
 }
 
+// A segment's pages of one kv head, widened to bfloat16 into memory of this thread: keys of all pages, then values.
+inline Cache<uint16_t> widened(const Shape& shape, const Work& work, size_t segment) {
+  static thread_local std::vector<uint16_t> memory;
+  static thread_local std::vector<int32_t> pages;
+  const Cache<uint8_t> narrow = cache_of<uint8_t>(shape, work);
+  const size_t elements = kPageTokens * shape.head_dim, values = kSegmentPages * elements;
+  const size_t first = segment * kSegmentPages;
+  const int last_key = work.position(work.last_row - 1);
+  const size_t count = std::min(kSegmentPages, static_cast<size_t>(last_key) / kPageTokens + 1 - first);
+  if (memory.size() < 2 * values) memory.resize(2 * values);
+  if (pages.size() < first + kSegmentPages) pages.resize(first + kSegmentPages);
+  for (size_t i = 0; i < count; ++i) {
+    const int page = static_cast<int>(first + i);
+    pages[first + i] = static_cast<int32_t>(i);
+    bfloat16_from_float8(narrow.keys(page), memory.data() + i * elements, elements);
+    bfloat16_from_float8(narrow.values(page), memory.data() + values + i * elements, elements);
+  }
+  return {memory.data(), pages.data(), elements, 0, values};
+}
+
 void attend_segment(const Shape& shape, const Work& work, size_t segment, const Partial& partial) {
-  if (shape.pool_type == PoolType::kFloat)
-    attend_vectors<float>(shape, work, segment, partial);
-  else
-    attend_vectors<uint16_t>(shape, work, segment, partial);
+  switch (shape.pool_type) {
+    case PoolType::kFloat: return attend_vectors(shape, work, cache_of<float>(shape, work), segment, partial);
+    case PoolType::kBfloat16: return attend_vectors(shape, work, cache_of<uint16_t>(shape, work), segment, partial);
+    case PoolType::kFloat8: return attend_vectors(shape, work, widened(shape, work, segment), segment, partial);
+  }
 }
 
 // Adds a later segment's partial softmax to that of the segments before it.
@@ -111,7 +133,7 @@ void finish(const Shape& shape, const Work& work, const Partial& partial) {
     }
     const float* sums = partial.sums + i * shape.head_dim;
     for (size_t d = 0; d < shape.head_dim; d += kPageTokens)
-      (Lanes::load(sums + d) * Lanes::set(keep) / Lanes::set(total)).store(out + d);
+      (Lanes::load(sums + d) * Lanes::set(keep) / Lanes::set(total) * Lanes::set(shape.value_scale)).store(out + d);
   }
 }
 

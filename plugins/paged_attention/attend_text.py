@@ -40,7 +40,7 @@ def mix(a: Attributes, inputs: Sequence[str]) -> list[str]:
 
 
 def mix_in_cache_type(a: Attributes, inputs: Sequence[str]) -> list[str]:
-    """out, with weights rounded to the cache's dtype, as the values are.
+    """out, with weights rounded to the type of `operand`: the values' own where they have no scale.
 
     They are powers of two relative to a whole number, so their rounding depends neither on that number nor on the other
     keys: a kernel may take keys in any portions.
@@ -55,8 +55,8 @@ def mix_in_cache_type(a: Attributes, inputs: Sequence[str]) -> list[str]:
         "shift = Ceil (highest)",
         "shifted = Sub (powers, shift)",
         "exact_weights = Pow (two, shifted)",
-        "weights_in_cache_type = CastLike (exact_weights, kv_pages)",
-        "weights = Cast <to = 1> (weights_in_cache_type)",
+        "weights_in_operand_type = CastLike (exact_weights, operand)",
+        "weights = Cast <to = 1> (weights_in_operand_type)",
         "total_of_keys = ReduceSum <keepdims = 1> (weights, along_keys)",
         *_total_of_keys_and_sink(inputs),
         "sums = MatMul (weights, values_by_row)",

@@ -15,7 +15,7 @@ constexpr size_t kSegmentPages = 16;    // pages that share one softmax shift; s
 constexpr size_t kSegmentTokens = kSegmentPages * kPageTokens;
 constexpr size_t kMostHeadDim = 512;
 
-enum class PoolType { kFloat, kBfloat16 };
+enum class PoolType { kFloat, kBfloat16, kFloat8 };
 
 struct Shape {
   size_t heads, kv_heads, head_dim, rotary_dim;
@@ -24,6 +24,7 @@ struct Shape {
   float softcap;   // 0: none
   bool interleaved;
   PoolType pool_type;
+  float key_scale = 1, value_scale = 1;  // kFloat8: what a number in the pool is to be multiplied with
 
   size_t group() const { return heads / kv_heads; }
 };
@@ -75,6 +76,6 @@ extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels, kAvx512Kernels;
 #endif
 
-std::array<const ort::CustomOp*, 2> ops();
+std::array<const ort::CustomOp*, 3> ops();
 
 }  // namespace paceline::attention

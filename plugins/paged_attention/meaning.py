@@ -40,9 +40,10 @@ def paged_attention_text(attributes: Attributes, inputs: Sequence[str]) -> str:
         *_split_heads(attributes, inputs),
         *rotations(attributes, inputs),
         *_locate_rows(),
+        *_operand_type(inputs),
         *_round_queries(),
-        *_write_pages(attributes),
-        *_gather_pages(attributes),
+        *_write_pages(attributes, inputs),
+        *_gather_pages(attributes, inputs),
         *score("q_rounded", attributes),
         *mix_in_cache_type(attributes, inputs),
     ]
@@ -103,12 +104,24 @@ def _locate_rows() -> list[str]:
     ]
 
 
+def _is_scaled(inputs: Sequence[str]) -> bool:
+    """Whether the cache holds small numbers, to be multiplied with scales."""
+    return "k_scale" in inputs
+
+
+def _operand_type(inputs: Sequence[str]) -> list[str]:
+    """operand: a value of the type that queries and weights are rounded to."""
+    if not _is_scaled(inputs):
+        return ["operand = Identity (kv_pages)"]
+    return ["no_number = Constant <value_float = 0.0> ()", "operand = Cast <to = 16> (no_number)"]
+
+
 def _round_queries() -> list[str]:
-    """q_rounded: to the cache's dtype, as the keys are."""
-    return ["q_in_cache_type = CastLike (q_turned, kv_pages)", "q_rounded = Cast <to = 1> (q_in_cache_type)"]
+    """q_rounded: to the operands' type, which is the keys' where they have no scale."""
+    return ["q_in_operand_type = CastLike (q_turned, operand)", "q_rounded = Cast <to = 1> (q_in_operand_type)"]
 
 
-def _write_pages(a: Attributes) -> list[str]:
+def _write_pages(a: Attributes, inputs: Sequence[str]) -> list[str]:
     """kv_pages_out, and the same as float: keys and values [num_pages, page_size, kv_heads, head_dim]."""
     kv_heads, dim, size = int(a["kv_heads"]), int(a["head_dim"]), int(a[PAGE_SIZE_ATTRIBUTE])
     return [
@@ -128,8 +141,9 @@ def _write_pages(a: Attributes) -> list[str]:
         "old_values_by_head = Reshape (old_value_plane, value_shape)",
         "old_keys = Transpose <perm = [0, 3, 1, 2]> (old_keys_transposed)",
         "old_values = Transpose <perm = [0, 2, 1, 3]> (old_values_by_head)",
-        "new_keys_cached = CastLike (k_turned, kv_pages)",  # rounded to the cache's dtype before anybody reads them
-        "new_values_cached = CastLike (v_heads, kv_pages)",
+        *_in_steps(inputs),
+        "new_keys_cached = CastLike (k_steps, kv_pages)",  # rounded to the cache's dtype before anybody reads them
+        "new_values_cached = CastLike (v_steps, kv_pages)",
         "new_keys = Cast <to = 1> (new_keys_cached)",
         "new_values = Cast <to = 1> (new_values_cached)",
         "keys = ScatterND (old_keys, target, new_keys)",
@@ -144,16 +158,29 @@ def _write_pages(a: Attributes) -> list[str]:
     ]
 
 
-def _gather_pages(a: Attributes) -> list[str]:
+def _in_steps(inputs: Sequence[str]) -> list[str]:
+    if not _is_scaled(inputs):
+        return ["k_steps = Identity (k_turned)", "v_steps = Identity (v_heads)"]
+    return ["k_steps = Div (k_turned, k_scale)", "v_steps = Div (v_heads, v_scale)"]
+
+
+def _gather_pages(a: Attributes, inputs: Sequence[str]) -> list[str]:
     """keys_of_row and values_of_row [T, max_pages * page_size, kv_heads, head_dim], and key_position [the second]."""
     kv_heads, dim = int(a["kv_heads"]), int(a["head_dim"])
     return [
         "key_pages = Gather <axis = 0> (keys, tables)",
         "value_pages = Gather <axis = 0> (values, tables)",
         f"token_shape = Constant <value_ints = [0, -1, {kv_heads}, {dim}]> ()",
-        "keys_of_row = Reshape (key_pages, token_shape)",
-        "values_of_row = Reshape (value_pages, token_shape)",
+        "key_steps = Reshape (key_pages, token_shape)",
+        "value_steps = Reshape (value_pages, token_shape)",
+        *_out_of_steps(inputs),
         "length0 = Shape <start = 1, end = 2> (keys_of_row)",
         "length = Squeeze (length0)",
         "key_position = Range (first, length, by_one)",
     ]
+
+
+def _out_of_steps(inputs: Sequence[str]) -> list[str]:
+    if not _is_scaled(inputs):
+        return ["keys_of_row = Identity (key_steps)", "values_of_row = Identity (value_steps)"]
+    return ["keys_of_row = Mul (key_steps, k_scale)", "values_of_row = Mul (value_steps, v_scale)"]

@@ -1,9 +1,10 @@
 // The op PagedAttention: rotate, write new keys and values into their pages, attend.
 //
 //     q, k, v       [..., T, heads or kv_heads * head_dim] float; or q alone, with all three side by side in its rows
-//     kv_pages      [2, num_pages, kv_heads, 16 * head_dim] float or bfloat16, updated in place
+//     kv_pages      [2, num_pages, kv_heads, 16 * head_dim] float, bfloat16 or E4M3, updated in place
 //     page_table    [B, max_pages], query_start [B+1], context_len [B], int32
 //     cos_sin       [T, rotary_dim] float, sinks [heads] float, both optional
+//     k_scale, v_scale   one float each, with E4M3: what the numbers in the pool are to be multiplied with
 //
 // How the work is cut is plan.h; here is who runs which cut, and the op around it.
 
@@ -180,10 +181,13 @@ template <PoolType Type>
 class PagedAttention {
  public:
   static constexpr const char* kName = "PagedAttention";
-  static constexpr ort::ElementType kPool = Type == PoolType::kFloat ? ort::kFloat : ort::kBfloat16;
+  static constexpr ort::ElementType kPool = Type == PoolType::kFloat      ? ort::kFloat
+                                            : Type == PoolType::kBfloat16 ? ort::kBfloat16
+                                                                          : ort::kFloat8;
   static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional},
                                      {kPool},       {ort::kInt32}, {ort::kInt32},
-                                     {ort::kInt32}, {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional}};
+                                     {ort::kInt32}, {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional},
+                                     {ort::kFloat, ort::kOptional}, {ort::kFloat, ort::kOptional}};
   static constexpr Port kOutputs[] = {{ort::kFloat}, {kPool}};
 
   explicit PagedAttention(const Info& info)
@@ -215,7 +219,8 @@ class PagedAttention {
     const auto* q = in.q.as<float>();
     const auto* k = in.is_packed() ? q + q_width : in.k.as<float>();
     const auto* v = in.is_packed() ? k + kv_width : in.v.as<float>();
-    const Call call{shape_, kernels_for_this_machine(), q, k, v, row_width, in.is_packed() ? row_width : kv_width,
+    const Shape scaled = with_scales(context.input(9), context.input(10));
+    const Call call{scaled, kernels_for_this_machine(), q, k, v, row_width, in.is_packed() ? row_width : kv_width,
                     in.cos_sin.as<float>(), in.sinks.as<float>(), pages, in.page_table.as<int32_t>(),
                     in.query_start.as<int32_t>(), in.context_len.as<int32_t>(), static_cast<size_t>(in.q.rows()), requests,
                     static_cast<size_t>(in.page_table.last()), static_cast<size_t>(in.pool.dims[1]), query.data(), out};
@@ -224,15 +229,29 @@ class PagedAttention {
   }
 
  private:
-  static constexpr size_t element_bytes() { return Type == PoolType::kFloat ? 4 : 2; }
+  static constexpr size_t element_bytes() { return Type == PoolType::kFloat ? 4 : Type == PoolType::kBfloat16 ? 2 : 1; }
+
+  // The keys' scale is a factor of every score, so it goes where the scores' own scale is.
+  Shape with_scales(const Tensor& key_scale, const Tensor& value_scale) const {
+    Shape shape = shape_;
+    if (Type != PoolType::kFloat8) return shape;
+    require(key_scale.data != nullptr && value_scale.data != nullptr && key_scale.count() == 1 && value_scale.count() == 1,
+            "found: an E4M3 pool without k_scale and v_scale of one number each");
+    shape.key_scale = *key_scale.as<float>();
+    shape.value_scale = *value_scale.as<float>();
+    require(shape.key_scale > 0 && shape.value_scale > 0, "found: a scale that is not positive");
+    shape.scale *= shape.key_scale;
+    return shape;
+  }
 
   Shape shape_;
 };
 
 }  // namespace
 
-std::array<const ort::CustomOp*, 2> ops() {
-  return {custom_op<PagedAttention<PoolType::kFloat>>(), custom_op<PagedAttention<PoolType::kBfloat16>>()};
+std::array<const ort::CustomOp*, 3> ops() {
+  return {custom_op<PagedAttention<PoolType::kFloat>>(), custom_op<PagedAttention<PoolType::kBfloat16>>(),
+          custom_op<PagedAttention<PoolType::kFloat8>>()};
 }
 
 }  // namespace paceline::attention

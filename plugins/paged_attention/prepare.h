@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "attention.h"
+#include "float8.h"
 #include "products.h"
 
 namespace paceline::attention {
@@ -39,6 +40,15 @@ inline void rotate(const Shape& shape, const float* from, const float* cos_sin, 
   std::copy(from + turning, from + shape.head_dim, to + turning);
 }
 
+// 16 numbers in the form that a pool of Element has them.
+template <typename Element>
+void store_in_pool(const float* from, float, Element* to) {
+  Lanes::load(from).store(to);
+}
+inline void store_in_pool(const float* from, float scale, uint8_t* to) {
+  for (size_t i = 0; i < kPageTokens; ++i) to[i] = float8_from_float(from[i] / scale);
+}
+
 template <typename Element>
 void write_key_and_value(const Shape& shape, const Work& work, const float* key, const float* value, int position) {
   const size_t page = static_cast<size_t>(work.pages[static_cast<size_t>(position) / kPageTokens]);
@@ -47,15 +57,16 @@ void write_key_and_value(const Shape& shape, const Work& work, const float* key,
   Element* values = keys + work.num_pages * shape.kv_heads * head_elements + slot * shape.head_dim;
   for (size_t d = 0; d < shape.head_dim; d += kPageTokens) {
     Element column[kPageTokens];
-    Lanes::load(key + d).store(column);
+    store_in_pool(key + d, shape.key_scale, column);
     for (size_t i = 0; i < kPageTokens; ++i) keys[(d + i) * kPageTokens + slot] = column[i];
-    Lanes::load(value + d).store(values + d);
+    store_in_pool(value + d, shape.value_scale, values + d);
   }
 }
 
-template <typename Element>
+// `Element` is the pool's, `Operand` what queries meet: bfloat16 where the pool is E4M3.
+template <typename Element, typename Operand>
 void prepare_rows(const Shape& shape, const Work& work) {
-  auto* queries = static_cast<typename Products<Element>::Kept*>(work.query);
+  auto* queries = static_cast<typename Products<Operand>::Kept*>(work.query);
   float turned[kMostHeadDim];
   for (size_t row = work.first_row; row < work.last_row; ++row) {
     const float* cos_sin = work.cos_sin == nullptr ? nullptr : work.cos_sin + row * shape.rotary_dim;
@@ -66,16 +77,17 @@ void prepare_rows(const Shape& shape, const Work& work) {
       const size_t head = work.kv_head * shape.group() + g, offset = (row * shape.heads + head) * shape.head_dim;
       rotate(shape, work.q + row * work.q_stride + head * shape.head_dim, cos_sin, turned);
       for (size_t d = 0; d < shape.head_dim; d += kPageTokens)
-        Products<Element>::keep(Lanes::load(turned + d), queries + offset + d);
+        Products<Operand>::keep(Lanes::load(turned + d), queries + offset + d);
     }
   }
 }
 
 void prepare(const Shape& shape, const Work& work) {
-  if (shape.pool_type == PoolType::kFloat)
-    prepare_rows<float>(shape, work);
-  else
-    prepare_rows<uint16_t>(shape, work);
+  switch (shape.pool_type) {
+    case PoolType::kFloat: return prepare_rows<float, float>(shape, work);
+    case PoolType::kBfloat16: return prepare_rows<uint16_t, uint16_t>(shape, work);
+    case PoolType::kFloat8: return prepare_rows<uint8_t, uint16_t>(shape, work);
+  }
 }
 
 }  // namespace

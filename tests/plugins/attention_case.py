@@ -7,12 +7,14 @@ attention means, row by row in float64.
 import itertools
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from kernel_case import KernelCase
 
 __all__ = ["LAYERS", "NUM_PAGES", "PAGE", "Layer", "Step", "case_of", "make_step", "oracle", "part_of"]
 
 PAGE = 16
+K_SCALE, V_SCALE = np.float32(0.02), np.float32(0.013)  # of a cache in E4M3
 NUM_PAGES = 40
 
 
@@ -29,6 +31,19 @@ class Layer:
     interleaved: int = 0
     has_sinks: bool = False
     dtype: type = np.float32
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.dtype is ml_dtypes.float8_e4m3fn
+
+    @property
+    def operand(self) -> type:
+        """What queries and weights are rounded to."""
+        return ml_dtypes.bfloat16 if self.is_scaled else self.dtype
+
+    def scales(self) -> tuple[np.float32, np.float32]:
+        """What the cache's keys and values are to be multiplied with."""
+        return (K_SCALE, V_SCALE) if self.is_scaled else (np.float32(1), np.float32(1))
 
     @property
     def turning(self) -> int:
@@ -90,7 +105,9 @@ def make_step(layer: Layer, requests: list[tuple[int, int]], seed: int = 0, num_
         "q": rng.standard_normal((total, layer.heads * layer.head_dim), np.float32),
         "k": rng.standard_normal((total, layer.kv_heads * layer.head_dim), np.float32),
         "v": rng.standard_normal((total, layer.kv_heads * layer.head_dim), np.float32),
-        "kv_pages": rng.standard_normal((2, num_pages, layer.kv_heads, PAGE * layer.head_dim)).astype(layer.dtype),
+        "kv_pages": (
+            rng.standard_normal((2, num_pages, layer.kv_heads, PAGE * layer.head_dim)) / layer.scales()[0]
+        ).astype(layer.dtype),
         "page_table": table,
         "query_start": starts,
         "context_len": np.array(lengths, np.int32),
@@ -100,6 +117,8 @@ def make_step(layer: Layer, requests: list[tuple[int, int]], seed: int = 0, num_
         arrays["cos_sin"] = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     if layer.has_sinks:
         arrays["sinks"] = rng.standard_normal(layer.heads).astype(np.float32)
+    if layer.is_scaled:
+        arrays["k_scale"], arrays["v_scale"] = (scale.reshape(1) for scale in layer.scales())
     return Step(arrays, tuple(slice(a, b) for a, b in itertools.pairwise(starts)))
 
 
@@ -125,6 +144,7 @@ def oracle(layer: Layer, step: Step) -> tuple[np.ndarray, np.ndarray]:
     """Row by row, head by head: rotated in float32, whose rounding says what the cache holds; the rest in float64."""
     a = step.arrays
     dim, group = layer.head_dim, layer.heads // layer.kv_heads
+    k_scale, v_scale = layer.scales()
     pool = step.arrays["kv_pages"].astype(np.float64)
     keys = pool[0].reshape(-1, layer.kv_heads, dim, PAGE).transpose(0, 3, 1, 2).copy()
     values = pool[1].reshape(-1, layer.kv_heads, PAGE, dim).transpose(0, 2, 1, 3).copy()
@@ -134,22 +154,22 @@ def oracle(layer: Layer, step: Step) -> tuple[np.ndarray, np.ndarray]:
         places = [(row, length - (rows.stop - row)) for row in range(rows.start, rows.stop)]
         for row, position in places:
             page, slot = table[position // PAGE], position % PAGE
-            keys[page, slot] = turned(layer, a, "k", row).astype(layer.dtype)
-            values[page, slot] = a["v"][row].reshape(-1, dim).astype(layer.dtype)
+            keys[page, slot] = (turned(layer, a, "k", row) / k_scale).astype(layer.dtype)
+            values[page, slot] = (a["v"][row].reshape(-1, dim) / v_scale).astype(layer.dtype)
         all_keys, all_values = (
-            keys[table].reshape(-1, layer.kv_heads, dim),
-            values[table].reshape(-1, layer.kv_heads, dim),
+            keys[table].reshape(-1, layer.kv_heads, dim) * float(k_scale),
+            values[table].reshape(-1, layer.kv_heads, dim) * float(v_scale),
         )
         for row, position in places:
             first = max(0, position - layer.window + 1) if layer.window else 0
-            query = turned(layer, a, "q", row).astype(layer.dtype).astype(np.float64)
+            query = turned(layer, a, "q", row).astype(layer.operand).astype(np.float64)
             for head in range(layer.heads):
                 scores = all_keys[first : position + 1, head // group] @ query[head] * dim**-0.5
                 if layer.softcap:
                     scores = layer.softcap * np.tanh(scores / layer.softcap)
                 powers = scores * np.log2(np.e)
                 shift = np.ceil(powers.max())
-                weights = np.exp2(powers - shift).astype(np.float32).astype(layer.dtype).astype(np.float64)
+                weights = np.exp2(powers - shift).astype(np.float32).astype(layer.operand).astype(np.float64)
                 sink = np.exp2(float(a["sinks"][head]) * np.log2(np.e) - shift) if layer.has_sinks else 0.0
                 mixed = weights @ all_values[first : position + 1, head // group] / (weights.sum() + sink)
                 out[row, head * dim : (head + 1) * dim] = mixed

@@ -24,9 +24,15 @@ OUTPUTS = {
 }
 
 
+SMALL_TYPES = {  # what onnxruntime's numpy knows nothing of
+    np.dtype(ml_dtypes.bfloat16): onnx.TensorProto.BFLOAT16,
+    np.dtype(ml_dtypes.float8_e4m3fn): onnx.TensorProto.FLOAT8E4M3FN,
+}
+
+
 def onnx_type(array: np.ndarray) -> int:
-    if array.dtype == ml_dtypes.bfloat16:
-        return onnx.TensorProto.BFLOAT16
+    if array.dtype in SMALL_TYPES:
+        return SMALL_TYPES[array.dtype]
     return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
@@ -105,11 +111,11 @@ class Runner:
         return results(binding)
 
     def _bind_outputs(self, binding, arrays):
-        """bfloat16 results have no way through numpy: they are given memory of their own."""
+        """Results in small types have no way through numpy: they are given memory of their own."""
         pool = arrays.get("kv_pages")
         held: dict[str, np.ndarray] = {}
         for name, kind in self._outputs:
-            if kind == "tensor(bfloat16)":
+            if kind in ("tensor(bfloat16)", "tensor(float8e4m3fn)"):
                 held[name] = np.zeros_like(pool)
                 binding.bind_output(name, "cpu", 0, onnx_type(pool), pool.shape, held[name].ctypes.data)
             else:

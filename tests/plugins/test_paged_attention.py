@@ -13,7 +13,7 @@ MIX = [(33, 1), (11, 5), (3, 40), (0, 17), (15, 1), (16, 1), (14, 3), (0, 1)]
 
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=["f32", "bf16", "fp8"])
 def test_kernel_and_meaning_agree_with_numpy(layer: Layer, dtype: type) -> None:
     layer = replace(layer, dtype=dtype)
     step = make_step(layer, MIX)

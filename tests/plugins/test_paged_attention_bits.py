@@ -17,7 +17,7 @@ from tolerances import TOLERANCES
 @pytest.mark.parametrize(
     "layer", [Layer(), LAYERS["all at once"], Layer(heads=9, kv_heads=3)], ids=["plain", "all", "9"]
 )
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=["f32", "bf16", "fp8"])
 def test_a_request_has_the_same_bits_alone_and_in_any_chunks(layer: Layer, dtype: type) -> None:
     layer = replace(layer, dtype=dtype)
     kernel = case_of(layer).kernel()
@@ -48,7 +48,7 @@ LAYER_NAMES = ("plain", "nine heads on three", "all at once", "each its own")
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(
     name=st.sampled_from(LAYER_NAMES),
-    dtype=st.sampled_from([np.float32, ml_dtypes.bfloat16]),
+    dtype=st.sampled_from([np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]),
     requests=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 50)), min_size=1, max_size=5),
     seed=st.integers(0, 1000),
 )

@@ -126,3 +126,22 @@ def test_weights_that_are_smaller_make_smaller_files(tmp_path: Path) -> None:
         sizes[name] = (folder / "graph" / "target.onnx.data").stat().st_size
     assert sizes["fp32"] > sizes["bf16"] > sizes["int8"] > sizes["int4_weight_only"]
     assert np.all(np.diff(list(sizes.values())) < 0)
+
+
+def test_a_cache_in_fp8_has_scales_and_half_the_pages_bytes(tmp_path: Path) -> None:
+    (tmp_path / "bf16").mkdir()
+    wide = open_bundle(build(tmp_path / "bf16")).role("target").facts
+    (tmp_path / "fp8").mkdir()
+    folder = build(tmp_path / "fp8", kv_cache={"dtype": "fp8"}, gates={"accuracy": GATE})
+    bundle = open_bundle(folder)
+    assert bundle.role("target").facts.page_bytes * 2 == wide.page_bytes
+    measured = json.loads(bundle.read_text("reports/accuracy.json") or "")["target"]["gate"]["measured"]
+    assert measured["portable"]["kl"] == pytest.approx(measured["engine"]["kl"], abs=0.01)
+    assert 1e-6 < measured["engine"]["kl"] < 0.1, "E4M3 must show, and must not hurt much"
+    caches = roles_from_json((folder / "calibration.json").read_text())["target"].caches
+    assert sorted(caches) == [0, 1, 2]
+    assert all(one.key > 0 and one.value > 0 for one in caches.values())
+    with open_runtime(folder, Settings(kv_cache_bytes=1 << 20)).runtime as runtime:
+        (alone,) = runtime.generate([[5, 6, 7]], SamplingParams(max_tokens=20))
+        together = runtime.generate([[5, 6, 7], [9, 8], list(range(5, 60))], SamplingParams(max_tokens=20))
+    assert together[0].token_ids == alone.token_ids
