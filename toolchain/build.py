@@ -26,6 +26,7 @@ from .pack import pack_bundle
 from .progress import Progress
 from .recipe import CACHE_DTYPES, DraftModel, Recipe
 from .staging import staging_folder
+from .target_formats import check_target_formats
 from .vocabulary import check_same_vocabulary
 
 __all__ = ["build_bundle", "check_longest", "open_checkpoints", "target_of"]
@@ -38,6 +39,8 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
     `output` is then as before.
     """
     check_switched_off(_switched_off(recipe))
+    for kind in recipe.build.targets:
+        check_target_formats(kind, None, _formats_asked(recipe))
     begin = time.perf_counter()
     with staging_folder(output) as staging:
         with progress.stage("open the checkpoints"):
@@ -103,6 +106,11 @@ def _check_gate(report: BuildReport, output: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(report.accuracy_json())
         raise GateError(error.found, needed=error.needed, do=f"{error.do}; all figures are in {path}") from None
+
+
+def _formats_asked(recipe: Recipe) -> set[str]:
+    options = recipe.quantization
+    return {options.weights, *([options.head] if options.head else []), *options.keep.values()}
 
 
 def _switched_off(recipe: Recipe) -> tuple[str, ...]:

@@ -60,8 +60,10 @@ class BuildReport:
 
     def summary(self) -> str:
         """One line for a person."""
+        gate = self.roles["target"].result.gate
+        accuracy = "" if gate is None else f"\n{gate.summary()}"
         rewrites = sum(report.count for role in self.roles.values() for report in role.result.passes)
         return (
             f"{self.output}: {' + '.join(self.roles)}, {rewrites} rewrites, {self.seconds:.0f} s, "
-            f"peak {self.peak_bytes / 2**20:.0f} MiB"
+            f"peak {self.peak_bytes / 2**20:.0f} MiB{accuracy}"
         )

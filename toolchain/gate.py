@@ -32,6 +32,16 @@ class GateResult:
     ranking: tuple[Sensitivity, ...]
     tries: Mapping[int, Measured]
 
+    def summary(self) -> str:
+        """One line for a person: the engine's figures, and what was raised."""
+        name, accuracy = list(self.measured.items())[-1]
+        added = sum(one.added_bytes for one in self.raised) / 2**20
+        raised = f"; {len(self.raised)} layers raised to 16 bits, {added:.1f} MiB more" if self.raised else ""
+        return (
+            f"accuracy of the {name} on {accuracy.tokens} tokens: KL {accuracy.kl:.5f}, top-1 {accuracy.top1:.2%}, "
+            f"perplexity {accuracy.ppl_increase:+.2%} of float32{raised}"
+        )
+
     def as_dict(self) -> dict[str, object]:
         """For reports/accuracy.json."""
         return {

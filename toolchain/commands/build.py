@@ -18,8 +18,10 @@ def build(
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", help="Bundle folder; default bundles/<recipe name>.")
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Format of the linear layers: fp32, bf16, int8.")] = None,
-    kv_cache_dtype: Annotated[str | None, typer.Option(help="Format of keys and values: fp32, bf16.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Format of the linear layers: fp32, bf16, fp16, fp8, int8, int8_rows16, ...")
+    ] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(help="Format of keys and values: fp32, bf16, fp8.")] = None,
     kv_cache_memory: Annotated[str | None, typer.Option(help="Page pools of all engines, e.g. 512MiB.")] = None,
     max_batch_size: Annotated[int | None, typer.Option(help="Most requests in one step.")] = None,
     max_num_tokens: Annotated[int | None, typer.Option(help="Most tokens in one step.")] = None,
