@@ -86,6 +86,10 @@ def _ignored(model: PreTrainedModel, names: Iterable[str]) -> set[str]:
 def _lazy_tensor(checkpoint: Checkpoint, name: str, value: ir.Value) -> ir.LazyTensor:
     assert value.shape is not None
     shape = tuple(int(size) for size in value.shape.numpy())
+    if not shape:  # a single number has no rows
+        return ir.LazyTensor(
+            lambda: ir.Tensor(checkpoint.read(name), name=name), ir.DataType.FLOAT, value.shape, name=name
+        )
     return SlicedTensor(name, ir.DataType.FLOAT, shape, lambda start, stop: checkpoint.read_rows(name, start, stop))
 
 

@@ -57,6 +57,37 @@ def test_a_whole_graph_loses_the_axis() -> None:
     )
 
 
+def test_tables_and_flat_rows_lose_it_too() -> None:
+    """Expand, Slice and reductions by their axes; rows that a model flattened get no axis back."""
+    check_rewrite(
+        drop_batch_axis,
+        """(int64[T] positions, float[T,8] x) => (float[T,8] y) {
+            p = Unsqueeze(positions, first_and_last)
+            f = Cast <to = 1> (p)
+            a = Mul(f, angles)
+            column = Unsqueeze(a, three)
+            pairs = Expand(column, twice)
+            sum = ReduceSum <keepdims = 0> (pairs, three)
+            even = Slice(sum, first, one, two)
+            rows = Reshape(x, batched)
+            total = Add(rows, even)
+            y = Reshape(total, flat)
+        }""",
+        "p/unbatched = Unsqueeze(positions, [1])\n"
+        "f/unbatched = Cast(p/unbatched, to=1)\n"
+        "a/unbatched = Mul(f/unbatched, angles)\n"
+        "column/unbatched = Unsqueeze(a/unbatched, [2])\n"
+        "pairs/unbatched = Expand(column/unbatched, [1, 1, 2])\n"
+        "sum/unbatched = ReduceSum(pairs/unbatched, [2], keepdims=0)\n"
+        "even/unbatched = Slice(sum/unbatched, [0], [1], [1])\n"
+        "rows/unbatched = Reshape(x, [-1, 8])\n"
+        "total/unbatched = Add(rows/unbatched, even/unbatched)\n"
+        "y = Reshape(total/unbatched, [-1, 8])",
+        {**WEIGHTS, "three": [3], "one": [1], "twice": [1, 1, 1, 2], "batched": [1, -1, 8], "flat": [-1, 8]},
+        count=10,
+    )
+
+
 def test_an_axis_may_end_in_a_gather_of_its_only_entry_or_in_a_reshape() -> None:
     check_rewrite(
         drop_batch_axis,

@@ -26,6 +26,10 @@ APART = [  # body, axis of the rows in the output, expected (place, axis)
     ("y = Expand(x, wide)", 2, ((0, 1),)),
     ("a = Squeeze(x, zero)  y = Gemm(a, m, w)", 0, ((0, 0),)),
     ("y = paceline.SwiGLU(x)", 1, ((0, 1),)),
+    ("y = Floor(x)", 1, ((0, 1),)),
+    ("y = Gather<axis = 2>(x, scalar)", 1, ((0, 1),)),
+    ("y = Gather<axis = 0>(x, scalar)", 0, ((0, 1),)),
+    ("y = Gather<axis = 2>(x, two)", 1, ((0, 1),)),
 ]
 MIXED = [
     ("y = MatMul(x, m)", 2),
@@ -40,12 +44,14 @@ MIXED = [
     ("y = Conv(x, kernel)", 1),
     ("a = Squeeze(x, zero)  y = Gemm<transA = 1>(a, a)", 0),
     ("y = Expand(w, wide)", 2),
+    ("y = Gather<axis = 1>(x, two)", 1),
 ]
 CONSTANTS = {
     **weights(w=[4], m=[4, 4], kernel=[4, 4, 1]),
     "zero": [0],
     "one": [1],
     "two": [2],
+    "scalar": 0,
     "last": [2],
     "axis": 1,
     "heads": [1, -1, 2, 2],

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
-from tiny_models import FAMILIES, RandomCheckpoint
+from tiny_models import FAMILIES, MORE_FAMILIES, RandomCheckpoint
 
 from paceline.toolchain.bind_weights import bind_weights, check_weights
 from paceline.toolchain.errors import CheckpointError
@@ -78,6 +78,15 @@ def test_tied_weights_are_one_initializer() -> None:
     bind_weights(graph, found.model, PREFIX, found)
     assert "lm_head.weight" not in graph.initializers
     assert len(graph.initializers["model.embed_tokens.weight"].uses()) == 2
+
+
+def test_a_single_number_is_bound_as_it_is() -> None:
+    """The old bug: a learned scalar, as Apertus has in its activation, has no rows to be read by."""
+    found = RandomCheckpoint(MORE_FAMILIES["apertus"])
+    graph = initializers(found)
+    bind_weights(graph, found.model, PREFIX, found)
+    name = next(name for name in found.names() if found.shape(name) == ())
+    assert graph.initializers[name].const_value.numpy() == found.read(name)
 
 
 def test_binding_reads_nothing() -> None:
