@@ -40,10 +40,14 @@ def added_axis(node: ir.Node) -> Edit | None:
         return None
     if node.op_type == "Unsqueeze":
         return _added_by_unsqueeze(node) if len(source.shape) == 1 or source.is_graph_input() else None
-    after = node.outputs[0].shape
-    is_rows = node.op_type == "Reshape" and after is not None and source.shape[:1] == after[1:2]
-    edit = _reshape(node, set()) if is_rows and not isinstance(source.shape[0], int) else None
+    is_flat = node.op_type == "Reshape" and _has_rows_on(source.shape, 0) and _has_rows_on(node.outputs[0].shape, 1)
+    edit = _reshape(node, set()) if is_flat else None
     return edit if isinstance(edit, Edit) and edit.batched else None
+
+
+def _has_rows_on(shape: ir.Shape | None, axis: int) -> bool:
+    """Whether the size of this axis is open: only the number of rows is."""
+    return shape is not None and len(shape) > axis and not isinstance(shape[axis], int)
 
 
 def _added_by_unsqueeze(node: ir.Node) -> Edit | None:

@@ -69,8 +69,8 @@ def test_tables_and_flat_rows_lose_it_too() -> None:
             pairs = Expand(column, twice)
             sum = ReduceSum <keepdims = 0> (pairs, three)
             even = Slice(sum, first, one, two)
-            rows = Reshape(x, batched)
-            total = Add(rows, even)
+            again = Reshape(x, batched)
+            total = Add(again, even)
             y = Reshape(total, flat)
         }""",
         "p/unbatched = Unsqueeze(positions, [1])\n"
@@ -80,8 +80,8 @@ def test_tables_and_flat_rows_lose_it_too() -> None:
         "pairs/unbatched = Expand(column/unbatched, [1, 1, 2])\n"
         "sum/unbatched = ReduceSum(pairs/unbatched, [2], keepdims=0)\n"
         "even/unbatched = Slice(sum/unbatched, [0], [1], [1])\n"
-        "rows/unbatched = Reshape(x, [-1, 8])\n"
-        "total/unbatched = Add(rows/unbatched, even/unbatched)\n"
+        "again/unbatched = Reshape(x, [-1, 8])\n"
+        "total/unbatched = Add(again/unbatched, even/unbatched)\n"
         "y = Reshape(total/unbatched, [-1, 8])",
         {**WEIGHTS, "three": [3], "one": [1], "twice": [1, 1, 1, 2], "batched": [1, -1, 8], "flat": [-1, 8]},
         count=10,
