@@ -99,7 +99,7 @@ MORE_FAMILIES: Mapping[str, PretrainedConfig] = {  # near relatives of those: wi
     "cwm": hf.CwmConfig(**{**SIZES, "bos_token_id": 1}, **WINDOWED, rope_parameters={**LLAMA3_ROPE, "rope_theta": 1e4}),
     "ernie4_5": hf.Ernie4_5Config(**SIZES, use_bias=True),
     "exaone4": hf.Exaone4Config(**SIZES, **WINDOWED),
-    "gemma": hf.GemmaConfig(**SIZES),
+    "gemma": hf.GemmaConfig(**{**SIZES, "intermediate_size": 24}),
     "glm": hf.GlmConfig(**SIZES, **partial(0.5)),
     "gpt2_scaled_by_layer": hf.GPT2Config(**GPT, scale_attn_by_inverse_layer_idx=True),
     "gpt_bigcode": hf.GPTBigCodeConfig(**GPT),

@@ -128,7 +128,6 @@ NOT_ONE_PRODUCT = {  # products of the whole graph, and why they are not nine
     "cohere": 13,  # qk-norm in small operators
     "ministral3": 13,  # q is scaled behind the rotation
     "modernbert_decoder": 10,  # a layer between the last norm and the head
-    "nanochat": 13,  # qk-norm without a weight
     "olmo": 13,  # q, k and v are clipped one by one
     "opt": 15,  # q is scaled by itself; a layer behind the embedding and one before the head
     "stablelm_parallel": 13,  # a norm for each head, and the heads put together again
@@ -174,6 +173,7 @@ EXPECTED = {
     "gpt2_scaled_by_layer": Expected(rotary_dim=(0, 0), scale=(0.25, 0.125)),
     "gpt_bigcode": Expected(rotary_dim=(0, 0)),
     "gpt_neox": Expected(rotary_dim=(4, 4)),
+    "gpt_neox_sequential": Expected(rotary_dim=(4, 4)),
     "gptj": Expected(rotary_dim=(8, 8), interleaved=(1, 1)),
     "granite": Expected(scale=(0.3, 0.3)),
     "granite_swa": Expected(window=(WINDOW, 0), scale=(0.3, 0.3), sinks=True),
@@ -182,7 +182,7 @@ EXPECTED = {
     "hyperclovax": Expected(scale=(0.3, 0.3)),
     "ministral3": Expected(rotary_dim=(0, 0)),  # q is scaled behind the rotation
     "mistral": Expected(window=(WINDOW, WINDOW)),
-    "modernbert_decoder": Expected(window=(WINDOW, 0)),
+    "modernbert_decoder": Expected(window=(0, 4)),
     "nanochat": Expected(rotary_dim=(0, 0)),  # as hunyuan
     "nemotron": Expected(rotary_dim=(8, 8)),
     "olmo3": Expected(window=(WINDOW, 0)),
