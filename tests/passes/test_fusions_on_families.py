@@ -44,6 +44,7 @@ LOWERED_RMS = {
     "int8_weight_only": 0.05,
     "int4_weight_only": 0.5,
 }
+NEAR_RELATIVES = 2  # times that: some have more layers in a row (a norm behind the embedding, four projections an MLP)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def test_lowered_graphs_compute_the_same_as_far_as_their_format_allows(family: O
     )
     wanted = run_graph(family.model, INPUTS)[contract.LOGITS]
     found = run_graph(lowered, INPUTS)[contract.LOGITS]
-    assert np.sqrt(np.mean((found - wanted) ** 2) / np.mean(wanted**2)) < LOWERED_RMS[weights]
+    limit = LOWERED_RMS[weights] * (1 if family.name in FAMILIES else NEAR_RELATIVES)
+    assert np.sqrt(np.mean((found - wanted) ** 2) / np.mean(wanted**2)) < limit
     assert {report.count for report in run_passes(lowered, Target(weights=weights), LOWERING)} == {0}
 
 
