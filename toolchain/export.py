@@ -36,6 +36,7 @@ from .check_architecture import (
 from .checkpoint import Checkpoint
 from .errors import ArchitectureError
 from .graph_file import save_graph
+from .rename_weights import with_model_names
 
 __all__ = ["ExportedModel", "export_model", "save_graph", "untouched_model"]
 
@@ -60,6 +61,7 @@ def export_model(checkpoint: Checkpoint, target: Target = Target()) -> ExportedM
     """
     with attention_hook() as calls:
         causal_lm = untouched_model(checkpoint)
+        checkpoint = with_model_names(checkpoint, causal_lm)
         check_weights(causal_lm, checkpoint)
         with _blaming_own_attention(causal_lm, calls):
             model = _onnx_from_torch(causal_lm)

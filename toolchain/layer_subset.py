@@ -18,7 +18,7 @@ from .errors import RecipeError
 __all__ = ["LayerSubset", "parse_layers"]
 
 RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
-LAYER = re.compile(r"(?<=\.layers\.)\d+(?=\.)|(?<=\.h\.)\d+(?=\.)")
+LAYER = re.compile(r"(?:(?<=\blayers\.)|(?<=\bh\.))\d+(?=\.)")
 
 
 def parse_layers(text: str, num_layers: int) -> tuple[int, ...]:
