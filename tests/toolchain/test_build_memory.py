@@ -8,7 +8,7 @@ from model_shapes import model_shape, recipe_of
 from synthetic_checkpoints import write_checkpoint
 
 from paceline.toolchain.build import build_bundle
-from paceline.toolchain.build_memory import LAYER_BYTES, TOOLS_BYTES, forecast_build_peak
+from paceline.toolchain.build_memory import LAYER_BYTES, TOOLS_BYTES, file_sizes, forecast_build_peak
 from paceline.toolchain.plan import plan_recipe
 from paceline.toolchain.progress import Silent
 from paceline.toolchain.recipe import load_recipe
@@ -35,6 +35,17 @@ def test_what_has_to_run_lies_in_memory() -> None:
     assert forecast_build_peak(gated, {"target": shape}, 0) == plain + weights + 5 * 64 * 2 * 1600 * 4
     reviewed = recipe_of(quantization={"weights": "int8"}, calibration={"file": "calibration.json"})
     assert forecast_build_peak(reviewed, {"target": shape}, 0) == plain
+
+
+def test_a_tied_head_is_stored_once_and_packed_once_more() -> None:
+    """Where head and table differ in format, the portable graph has both."""
+    tied, apart = ({"target": model_shape(is_tied=is_tied)} for is_tied in (True, False))
+    graph, engine = "graph/target.onnx.data", "engines/cpu/target.onnx.data"
+    both = [file_sizes(recipe_of(), shapes, {}) for shapes in (tied, apart)]
+    assert both[1][graph] - both[0][graph] == -(-1600 * 100 * 2 // 4096) * 4096
+    assert both[1][engine] == both[0][engine]
+    other = recipe_of(quantization={"head": "fp32"})
+    assert file_sizes(other, tied, {}) == file_sizes(other, apart, {})
 
 
 @pytest.mark.parametrize(

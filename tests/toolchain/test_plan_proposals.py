@@ -100,4 +100,20 @@ def test_a_recipe_that_has_no_room_for_a_longest_request_is_not_asked_for_more()
     given = recipe(kv_cache_memory="2MiB")
     run = forecast(given)
     assert run.num_requests(512) == 0
-    assert propose(given, run.total_bytes - MIB // 2, forecast)
+    proposals = propose(given, run.total_bytes - MIB // 2, forecast)
+    assert any("runtime.max_seq_len" not in one.overrides for one in proposals)
+
+
+def test_a_cache_that_is_rounded_down_still_holds_a_longest_request() -> None:
+    """In whole MiB, the room for one longest request and a byte is room for none."""
+    shapes, given = {"target": model_shape(300), "draft": model_shape(10)}, recipe()
+
+    def forecast(recipe: Recipe) -> RunForecast:
+        return forecast_run(recipe, shapes, 1000)
+
+    run = forecast(given)
+    longest = run.pages_of_longest * run.bytes_a_page
+    assert longest > 32 * MIB
+    assert longest % MIB
+    proposals = propose(given, run.total_bytes - run.cache_bytes + longest + 1, forecast)
+    assert all(one.run.num_requests(one.run.longest_tokens) >= 1 for one in proposals)
