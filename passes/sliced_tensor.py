@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
@@ -44,7 +45,7 @@ class SlicedTensor(ir.LazyTensor):
     ) -> None:
         super().__init__(self._whole, dtype=dtype, shape=ir.Shape(shape), name=name)
         assert axis == 0 or (axis == 1 and len(shape) == 2), "slices of columns are a matrix's"
-        assert dtype.bitwidth >= 8, "a slice must end with a byte"
+        assert dtype.bitwidth >= 8 or (dtype.bitwidth == 4 and axis == 1), "a slice must end with a byte"
         self.axis = axis
         self._sizes = shape
         self._make = make
@@ -63,7 +64,7 @@ class SlicedTensor(ir.LazyTensor):
         if self.axis == 0:
             for start, stop in self._ranges():
                 file.write(_bytes_of(self.slice(start, stop)))
-        elif (descriptor := _descriptor_of(file)) is not None:
+        elif self._ends_with_bytes() and (descriptor := _descriptor_of(file)) is not None:
             self._scatter(file, descriptor)
         else:
             super().tofile(file)
@@ -71,16 +72,21 @@ class SlicedTensor(ir.LazyTensor):
     def _whole(self) -> ir.TensorProtocol:
         return ir.Tensor(self.slice(0, self._sizes[self.axis]), dtype=self.dtype, name=self.name)
 
+    def _ends_with_bytes(self) -> bool:
+        """Whether rows do, and with them pieces of even length."""
+        return self.dtype.bitwidth >= 8 or self._sizes[1] % 2 == 0
+
     def _ranges(self) -> Iterator[tuple[int, int]]:
         size, step = self._sizes[self.axis], max(1, SLICE_ELEMENTS // self._elements_each)
+        step += step % 2  # 4-bit numbers come in pairs, and scales in the ranges of their matrix
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
     def _scatter(self, file: Any, descriptor: int) -> None:
         file.flush()
-        begin, columns, width = file.tell(), self._sizes[1], self.dtype.itemsize
+        begin, columns, bits = file.tell(), self._sizes[1], self.dtype.bitwidth
         for start, stop in self._ranges():
             for row, piece in enumerate(np.ascontiguousarray(self.slice(start, stop))):
-                _write_at(descriptor, _bytes_of(piece), begin + int((row * columns + start) * width))
+                _write_at(descriptor, _bytes_of(piece), begin + (row * columns + start) * bits // 8)
         file.seek(begin + self.nbytes)
 
 
@@ -101,6 +107,10 @@ def _descriptor_of(file: Any) -> int | None:
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
+    """The bytes of an array; of two 4-bit numbers the first is the lower half of theirs, as ONNX has it."""
+    if array.dtype == ml_dtypes.int4:
+        halves = np.ascontiguousarray(array).reshape(-1).view(np.uint8) & 15
+        array = halves[0::2] | halves[1::2] << 4
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 

@@ -21,7 +21,7 @@ from .linears import Linear, is_matrix_transpose
 from .quantize_arrays import Quantized
 from .rounded_rows import SIXTEEN_BITS, Place
 from .sliced_tensor import SlicedTensor
-from .weights import constant_of, derive, derive_sliced, read_slice, registered
+from .weights import constant_of, derive_sliced, read_slice, registered
 
 __all__ = ["StoredMatrix", "small_copy", "store_16_bits", "store_blocks", "store_columns", "stored_behind"]
 
@@ -86,11 +86,7 @@ def store_16_bits(place: Place, linear: Linear, dtype: ir.DataType) -> ir.Value:
 
 def store_columns(place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, compute: Compute) -> ir.Value:
     """A matrix [K, N] of `dtype` with a scale a column, as a float32 value; `compute(start, stop)` gives columns."""
-    stored = registered(place.graph, _derive_stored(name, dtype, shape, compute))
-    scale = derive_sliced(
-        f"{name}/scale", FLOAT, (shape[1],), lambda start, stop: compute(start, stop).scale, elements_each=shape[0]
-    )
-    values = [stored, registered(place.graph, scale)]
+    values = _derive_both(place.graph, name, dtype, shape, (shape[1],), compute)
     return place.add("weights", "DequantizeLinear", values, FLOAT, ir.Shape(shape), axis=1)
 
 
@@ -98,27 +94,42 @@ def store_blocks(
     place: Place, name: str, shape: tuple[int, int], dtype: ir.DataType, block: int, compute: Compute
 ) -> ir.Value:
     """The same with a scale for each `block` rows of a column, and the products' weights rounded to bfloat16."""
-    stored = registered(place.graph, _derive_stored(name, dtype, shape, compute))
-    blocks = (-(-shape[0] // block), shape[1])
-    scale = derive_sliced(
-        f"{name}/scale", FLOAT, blocks, lambda start, stop: compute(start, stop).scale, axis=1, elements_each=shape[0]
-    )
-    full, values = ir.Shape(shape), [stored, registered(place.graph, scale)]
+    full, blocks = ir.Shape(shape), (-(-shape[0] // block), shape[1])
+    values = _derive_both(place.graph, name, dtype, shape, blocks, compute)
     exact = place.add("dequantized", "DequantizeLinear", values, FLOAT, full, axis=0, block_size=block)
     small = place.add("weights_16", "Cast", [exact], ir.DataType.BFLOAT16, full, to=ir.DataType.BFLOAT16.value)
     return place.add("weights", "Cast", [small], FLOAT, full, to=FLOAT.value)
 
 
-def _derive_stored(name: str, dtype: ir.DataType, shape: tuple[int, int], compute: Compute) -> ir.Value:
-    """The small numbers, columns after columns; four bits are made at once, since a slice must end with a byte."""
+def _derive_both(
+    graph: ir.Graph,
+    name: str,
+    dtype: ir.DataType,
+    shape: tuple[int, int],
+    scale_shape: tuple[int, ...],
+    compute: Compute,
+) -> list[ir.Value]:
+    """Matrix and scales, both in the same ranges of columns. Scales are small: they are kept until they are asked for.
 
-    def make(start: int, stop: int) -> np.ndarray:
-        stored = compute(start, stop).stored
-        return stored.astype(NUMPY_TYPES.get(dtype, stored.dtype))
+    Quantizing a range twice was simpler and lost: the search over clips is most of an int4 build.
+    """
+    scales: dict[tuple[int, int], np.ndarray] = {}
 
-    if dtype.bitwidth < 8:
-        return derive(name, dtype, shape, lambda: make(0, shape[1]))
-    return derive_sliced(name, dtype, shape, make, axis=1)
+    def stored(start: int, stop: int) -> np.ndarray:
+        quantized = compute(start, stop)
+        if start == 0:  # a new round: nobody has asked for what is left of the last one
+            scales.clear()
+        scales[start, stop] = quantized.scale
+        return quantized.stored.astype(NUMPY_TYPES.get(dtype, quantized.stored.dtype))
+
+    def scale(start: int, stop: int) -> np.ndarray:
+        kept = scales.pop((start, stop), None)
+        return compute(start, stop).scale if kept is None else kept
+
+    rows, last_axis = shape[0], len(scale_shape) - 1
+    matrix = derive_sliced(name, dtype, shape, stored, axis=1, elements_each=rows)
+    factors = derive_sliced(f"{name}/scale", FLOAT, scale_shape, scale, axis=last_axis, elements_each=rows)
+    return [registered(graph, matrix), registered(graph, factors)]
 
 
 def stored_behind(weight: ir.Value) -> StoredMatrix | str:

@@ -17,6 +17,8 @@ ARRAYS = {
     "columns": (np.arange(35, dtype=np.float32).reshape(7, 5), 1),
     "one column": (np.arange(6, dtype=np.int8).reshape(6, 1), 1),
     "panels": (np.arange(96, dtype=np.int8).reshape(3, 4, 4, 2), 0),
+    "int4 columns": (np.arange(-8, 8).reshape(2, 8).astype(ml_dtypes.int4), 1),
+    "int4, rows of half a byte more": (np.arange(-7, 8).reshape(3, 5).astype(ml_dtypes.int4), 1),
     "bf16 columns": (np.arange(12).reshape(3, 4).astype(ml_dtypes.bfloat16), 1),
 }
 
@@ -39,13 +41,14 @@ def test_the_file_holds_the_array(name: str, elements: int, tmp_path: Path, monk
     array, axis = ARRAYS[name]
     monkeypatch.setattr(sliced_tensor, "SLICE_ELEMENTS", elements)
     tensor, _ = sliced(array, axis)
+    expected = ir.Tensor(array).tobytes()
     with (tmp_path / "file").open("wb") as file:
         file.write(b"before")
         tensor.tofile(file)
         file.write(b"after")
-    assert (tmp_path / "file").read_bytes() == b"before" + array.tobytes() + b"after"
+    assert (tmp_path / "file").read_bytes() == b"before" + expected + b"after"
     np.testing.assert_array_equal(tensor.numpy(), array)
-    assert tensor.tobytes() == array.tobytes()
+    assert tensor.tobytes() == expected
 
 
 @pytest.mark.parametrize("axis", [0, 1])
