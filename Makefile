@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 NATIVE := $(wildcard plugins/*/*.cpp plugins/*/*.h)
 
-.PHONY: bench check clean demo fix install test test-long
+.PHONY: bench check clean demo fix install precision test test-long
 
 install: .venv/.installed
 
@@ -43,6 +43,16 @@ bench: install .venv-peers/.installed
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/report.py
 
+# nvidia-modelopt lives in an environment of its own: it is a yardstick, and nothing here depends on it.
+.venv-modelopt/.installed:
+	$(PYTHON) -m venv .venv-modelopt
+	.venv-modelopt/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		nvidia-modelopt requests torch transformers
+	touch $@
+
+precision: install .venv-modelopt/.installed
+	$(BIN)/python benchmarks/precision.py
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +63,4 @@ fix: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-peers build bundles
+	rm -rf .venv .venv-modelopt .venv-peers build bundles

@@ -5,6 +5,7 @@ once; calibration looks into it, the gate measures against it, and every try of 
 Setting the precision during export was the alternative and lost: there would be nothing to measure against.
 """
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from .recipe import Recipe
 from .sample_text import CheckpointTexts, load_sample, windows_of
 from .window_runner import WindowRunner
 
-__all__ = ["RoleJob", "RoleResult", "build_role"]
+__all__ = ["RoleBuild", "RoleJob", "RoleResult", "build_role", "num_threads"]
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,22 @@ class RoleBuild:
         with job.progress.stage(f"{job.role}: export"):
             exported = export_model(job.checkpoint, job.target)
         self._model, self.facts = exported.model, exported.facts
-        self._float_facts = replace(exported.facts, cache_dtype=job.target.float_cache_dtype)
+        self.float_facts = replace(exported.facts, cache_dtype=job.target.float_cache_dtype)
         with job.progress.stage(f"{job.role}: optimize"):
             self._passes = optimize(self._model, job.target, switched_off=job.switched_off())
         self._precision: tuple[PassReport, ...] = ()
         self.formats: Mapping[str, str] = {}
+
+    def for_job(self, job: RoleJob) -> "RoleBuild":
+        """Another job on the same float32 graph: formats and cache may differ, all before them must not."""
+        other = copy.copy(self)
+        other._job = job
+        other.facts = replace(self.facts, cache_dtype=job.target.cache_dtype)
+        return other
+
+    def save_float(self, path: Path) -> None:
+        """Write the float32 graph, for whoever measures against it; its cache is `float_facts`'."""
+        _save(self._model, path)
 
     @property
     def passes(self) -> tuple[PassReport, ...]:
@@ -108,7 +120,7 @@ class RoleBuild:
             sample = load_sample(options.dataset)
             by_kind = windows_of(sample, self._job.tokenizer, options.window, options.max_tokens)
             windows = [window for kind in by_kind.values() for window in kind]
-            return observe_layers(self._model, self._float_facts, windows, self._job.work, num_threads())
+            return observe_layers(self._model, self.float_facts, windows, self._job.work, num_threads())
 
     def calibrated(self) -> Target:
         """The target with what its formats need to know."""
@@ -160,10 +172,10 @@ class RoleBuild:
         assert gate is not None
         with job.progress.stage(f"{job.role}: reference on {Path(gate.dataset).name}"):
             path = job.work / "reference.onnx"
-            _save(self._model, path)
+            self.save_float(path)
             by_kind = windows_of(load_sample(gate.dataset), job.tokenizer, gate.window, gate.max_tokens)
             windows = [window for kind in by_kind.values() for window in kind]
-            return ReferenceScores(WindowRunner.on_stock(path, self._float_facts, num_threads()), windows, job.work)
+            return ReferenceScores(WindowRunner.on_stock(path, self.float_facts, num_threads()), windows, job.work)
 
     def measure(self, reference: ReferenceScores) -> Mapping[str, Accuracy]:
         """The files that ship: the portable graph on stock onnxruntime, the engine with our kernels."""
