@@ -8,6 +8,7 @@ __all__ = ["overrides_from"]
 
 # flag (as typer names the parameter) -> key in the recipe
 KEYS = {
+    "verify": "build.verify",
     "weights": "quantization.weights",
     "kv_cache_dtype": "kv_cache.dtype",
     "max_batch_size": "runtime.max_num_seqs",
