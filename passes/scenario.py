@@ -9,12 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-import numpy as np
-
 __all__ = ["Scenario", "Turn", "make_scenario"]
 
 CHUNK = 64  # most rows of one step: their activations in all layers are in memory at once
-SEED = 7
 LOGIT_ROWS_KEPT = 48  # of each sequence, its last: a vocabulary of 256k in float32 is 1 MB a row
 
 
@@ -55,22 +52,32 @@ def make_scenario(sequences: Sequence[Sequence[int]], vocab_size: int) -> Scenar
 
     The last tokens of each come one by one and with drafts, so that every kind of step is there at every length.
     """
-    rng = np.random.default_rng(SEED)
-    plans = [[Turn(0)] * number + list(_turns(len(ids), number, rng)) for number, ids in enumerate(sequences)]
+    plans = [_turns(len(ids)) if number else _whole(len(ids)) for number, ids in enumerate(sequences)]
     steps = zip_longest(*plans, fillvalue=Turn(0))
     return Scenario(tuple(tuple(map(int, ids)) for ids in sequences), tuple(steps), vocab_size)
 
 
-def _turns(length: int, number: int, rng: np.random.Generator) -> Iterator[Turn]:
-    """Prefill, then decode and verification by turns for the last tokens."""
+def _whole(length: int) -> list[Turn]:
+    """Prefill in one step, or in as few as may be, then the last tokens."""
     tail = min(length // 2, 5)
-    left = length - tail
-    while left:
-        most = CHUNK if number == 0 else max(1, min(CHUNK // 2, length // 3))
-        yield Turn(chunk := min(left, most if number == 0 else int(rng.integers(1, most + 1)) + most // 2))
-        left -= chunk
-    left = tail
-    for kept, wrong in ((1, 0), (1, 3), (2, 2), (1, 0)):
+    starts = range(0, length - tail, CHUNK)
+    return [
+        *(Turn(min(CHUNK, length - tail - start)) for start in starts),
+        *_last(tail, ((1, 0), (1, 3), (2, 2), (1, 0))),
+    ]
+
+
+def _turns(length: int) -> list[Turn]:
+    """A step late, a prefill in chunks, then the last tokens."""
+    tail = min(length // 2, 4)
+    left, most = length - tail, max(1, min(CHUNK // 2, 2 * (length - tail) // 3))
+    chunks = [Turn(min(most, left - start)) for start in range(0, left, most)]
+    return [Turn(0), *chunks, *_last(tail, ((1, 3), (2, 2), (1, 0)))]
+
+
+def _last(left: int, wanted: Sequence[tuple[int, int]]) -> Iterator[Turn]:
+    """Decode and verification by turns for the last `left` tokens."""
+    for kept, wrong in wanted:
         if left:
             yield Turn(min(kept, left), wrong)
             left -= min(kept, left)

@@ -50,7 +50,7 @@ class Tolerance:
 KINDS = {
     one.kind: one
     for one in (
-        Tolerance("float32", 1e-5, 1e-4, 1e-6, 1e-7, 0.97, "sums in another order: 1e-7 -> 5e-7, n * 2^-24 at most"),
+        Tolerance("float32", 4e-6, 4e-5, 1e-8, 1e-8, 0.97, "sums in another order: 1e-7 -> 5e-7, n * 2^-24 at most"),
         Tolerance("moved", 0.004, 0.02, 0.0002, 1e-4, 0.90, "roundings fall to the other side: 2e-5 -> 6e-3"),
         Tolerance("moved int8", 0.01, 0.05, 0.001, 5e-4, 0.86, "the same in steps of 1/127: 1e-9 -> 6e-3"),
         Tolerance("bf16 cache", 0.008, 0.04, 0.001, 2e-4, 0.88, "keys, values, weights to 8 bits: 3e-3 -> 7e-3"),
@@ -59,7 +59,7 @@ KINDS = {
         Tolerance("int8_rows16", 0.03, 0.15, 0.006, 3e-3, 0.80, "columns in 127 steps: 1.3e-2 -> 2.9e-2"),
         Tolerance("int8_weight_only", 0.035, 0.18, 0.006, 3e-3, 0.78, "blocks in 127 steps, bf16: 1.5e-2 -> 3e-2"),
         Tolerance("int8", 0.045, 0.30, 0.012, 5e-3, 0.78, "rows and columns in 127 steps: 1.9e-2 -> 4.1e-2"),
-        Tolerance("fp8", 0.09, 0.50, 0.04, 2e-2, 0.65, "4 bits of mantissa, rows and weights: 2^-5 / sqrt(3) each"),
+        Tolerance("fp8", 0.13, 0.60, 0.08, 4e-2, 0.60, "4 bits of mantissa in both operands: 6e-2 -> 1.7e-1"),
         Tolerance("int4_weight_only", 0.35, 1.2, 0.4, 0.4, 0.25, "15 levels a block: 1.8e-1 -> 4.3e-1"),
     )
 }
