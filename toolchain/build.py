@@ -27,9 +27,10 @@ from .progress import Progress
 from .recipe import CACHE_DTYPES, DraftModel, Recipe
 from .staging import staging_folder
 from .target_formats import check_target_formats
+from .verify_role import Checks
 from .vocabulary import check_same_vocabulary
 
-__all__ = ["build_bundle", "check_longest", "open_checkpoints", "target_of"]
+__all__ = ["bisect_recipe", "build_bundle", "check_longest", "open_checkpoints", "target_of"]
 
 
 def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildReport:
@@ -46,7 +47,8 @@ def build_bundle(recipe: Recipe, output: Path, progress: Progress) -> BuildRepor
         with progress.stage("open the checkpoints"):
             checkpoints = open_checkpoints(recipe)
         reports = {
-            role: _build_role(role, checkpoint, recipe, staging, progress) for role, checkpoint in checkpoints.items()
+            role: _build_role(role, checkpoint, recipe, staging, _failed(output), progress)
+            for role, checkpoint in checkpoints.items()
         }
         with progress.stage("pack the bundle"):
             _check_draft(checkpoints, {role: report.entry.facts for role, report in reports.items()})
@@ -86,10 +88,33 @@ def _open_draft(draft: DraftModel, target: Checkpoint) -> Checkpoint:
     return LayerSubset(checkpoint, parse_layers(draft.layers, checkpoint.config.num_hidden_layers))
 
 
-def _build_role(role: str, checkpoint: Checkpoint, recipe: Recipe, staging: Path, progress: Progress) -> RoleReport:
+def bisect_recipe(recipe: Recipe, progress: Progress) -> None:
+    """Go through the stages of every role, and write nothing. Raises: VerifyError naming the first wrong pass."""
+    check_switched_off(_switched_off(recipe))
+    with TemporaryDirectory(prefix="paceline-bisect-") as staging:
+        for role, checkpoint in open_checkpoints(recipe).items():
+            _build_role(role, checkpoint, recipe, Path(staging), Path("bisected"), progress, "bisect")
+
+
+def _failed(output: Path) -> Path:
+    """The folder beside `output` for what outlives a build that failed."""
+    return output.with_name(f"{output.name}.failed")
+
+
+def _build_role(
+    role: str,
+    checkpoint: Checkpoint,
+    recipe: Recipe,
+    staging: Path,
+    kept: Path,
+    progress: Progress,
+    checks: Checks | None = None,
+) -> RoleReport:
     """The role's graphs, and what the manifest and the reports say of it."""
+    checks = checks or ("verify" if recipe.verifies else "none")
     with TemporaryDirectory(prefix=".work-", dir=staging) as work:
-        result = build_role(RoleJob(role, checkpoint, recipe, target_of(recipe), staging, Path(work), progress))
+        job = RoleJob(role, checkpoint, recipe, target_of(recipe), staging, Path(work), progress, kept / role, checks)
+        result = build_role(job)
     facts = _bounded(result.facts, recipe.runtime.max_seq_len, role)
     return RoleReport(_role_entry(role, checkpoint, recipe, facts, result), result)
 
@@ -102,7 +127,7 @@ def _check_gate(report: BuildReport, output: Path) -> None:
     try:
         check_result(result)
     except GateError as error:
-        path = output.with_name(f"{output.name}.failed") / "accuracy.json"
+        path = _failed(output) / "accuracy.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(report.accuracy_json())
         raise GateError(error.found, needed=error.needed, do=f"{error.do}; all figures are in {path}") from None

@@ -29,11 +29,11 @@ from .export import export_model
 from .gate import GateResult, pass_gate
 from .graph_file import save_graph
 from .observe_layers import Observed, observe_layers
-from .optimize import lower, optimize, set_precision
 from .progress import Progress
 from .rank_layers import Sensitivity, rank_layers
 from .recipe import Recipe
 from .sample_text import CheckpointTexts, load_sample, windows_of
+from .verify_role import Checks, PassRunner, VerifyReport
 from .window_runner import WindowRunner
 
 __all__ = ["RoleBuild", "RoleJob", "RoleResult", "build_role", "num_threads"]
@@ -41,7 +41,10 @@ __all__ = ["RoleBuild", "RoleJob", "RoleResult", "build_role", "num_threads"]
 
 @dataclass(frozen=True)
 class RoleJob:
-    """What the stages of one role share. `work` is a folder for files that are not part of the bundle."""
+    """What the stages of one role share.
+
+    `work` is a folder for files that are not part of the bundle, `kept` one for what a failed build leaves to look at.
+    """
 
     role: str
     checkpoint: Checkpoint
@@ -50,6 +53,8 @@ class RoleJob:
     staging: Path
     work: Path
     progress: Progress
+    kept: Path
+    checks: Checks
 
     def graph_path(self) -> Path:
         """Where the portable graph goes."""
@@ -64,10 +69,6 @@ class RoleJob:
         """The checkpoint's own."""
         return BundleTokenizer(CheckpointTexts(self.checkpoint.tokenizer_files()))
 
-    def switched_off(self) -> tuple[str, ...]:
-        """Passes that the recipe leaves out."""
-        return tuple(name for name, options in self.recipe.passes.items() if not options.enabled)
-
 
 @dataclass(frozen=True)
 class RoleResult:
@@ -78,6 +79,7 @@ class RoleResult:
     passes: tuple[PassReport, ...]
     formats: Mapping[str, str]
     gate: GateResult | None
+    verified: VerifyReport
 
 
 class RoleBuild:
@@ -91,8 +93,9 @@ class RoleBuild:
             exported = export_model(job.checkpoint, job.target)
         self._model, self.facts = exported.model, exported.facts
         self.float_facts = replace(exported.facts, cache_dtype=job.target.float_cache_dtype)
-        with job.progress.stage(f"{job.role}: optimize"):
-            self._passes = optimize(self._model, job.target, switched_off=job.switched_off())
+        self.runner = PassRunner(job.recipe, job.role, self.facts, job.tokenizer, job.work, job.kept, job.checks)
+        with job.progress.stage(f"{job.role}: {self.runner.verb}optimize"):
+            self._model, self._passes = self.runner.run("portable", self._model, job.target)
         self._precision: tuple[PassReport, ...] = ()
         self.formats: Mapping[str, str] = {}
 
@@ -156,13 +159,14 @@ class RoleBuild:
         """The portable graph and the engine for `target`, over what was there. Raises: PrecisionError."""
         job, model = self._job, self._model.clone()
         planned = planned_formats(model, target)
-        with job.progress.stage(f"{job.role}: set precision, {target.weights}"):
-            reports = set_precision(model, target, switched_off=job.switched_off())
+        with job.progress.stage(f"{job.role}: {self.runner.verb}set precision, {target.weights}"):
+            model, reports = self.runner.run("precision", model, target)
             self.formats = formats_in(model)
             check_formats(planned, self.formats)
             _save(model, job.graph_path())
-        with job.progress.stage(f"{job.role}: lower to {target.name}"):
-            reports += lower(model, target, switched_off=job.switched_off())
+        with job.progress.stage(f"{job.role}: {self.runner.verb}lower to {target.name}"):
+            model, lowering = self.runner.run(target.name, model, target)
+            reports += lowering
             _save(model, job.engine_path())
         self._precision = reports
 
@@ -203,10 +207,12 @@ def build_role(job: RoleJob) -> RoleResult:
     limits = job.recipe.gates.accuracy if job.role == "target" else None  # a draft's accuracy is its acceptance
     if limits is None:
         build.write(target)
-        return RoleResult(build.facts, target, build.passes, build.formats, None)
+        return RoleResult(build.facts, target, build.passes, build.formats, None, build.runner.report())
     reference = build.reference()
     result = pass_gate(target, limits, build.write, lambda: build.measure(reference), lambda: build.rank(target))
-    return RoleResult(build.facts, result.target, build.passes, build.formats, result)
+    if build.runner.must_repeat(result.target):  # layers were raised since
+        build.write(result.target)
+    return RoleResult(build.facts, result.target, build.passes, build.formats, result, build.runner.report())
 
 
 def num_threads() -> int:

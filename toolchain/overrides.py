@@ -9,6 +9,7 @@ __all__ = ["flags_from", "overrides_from"]
 
 # flag (as typer names the parameter) -> key in the recipe
 KEYS = {
+    "verify": "build.verify",
     "weights": "quantization.weights",
     "kv_cache_dtype": "kv_cache.dtype",
     "kv_cache_memory": "runtime.kv_cache_memory",

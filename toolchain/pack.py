@@ -18,6 +18,7 @@ from ..runtime.manifest import MANIFEST, SCHEMA_VERSION, FileEntry, Manifest, Ro
 from .build_report import BuildReport
 from .engine_facts import with_needs
 from .recipe import Recipe, bytes_from_text
+from .verify_page import verify_html
 
 __all__ = ["pack_bundle"]
 
@@ -46,6 +47,10 @@ def pack_bundle(staging: Path, recipe: Recipe, tokenizer_files: Mapping[str, byt
     reports.mkdir()
     (reports / "build.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n")
     (reports / "accuracy.json").write_text(report.accuracy_json())
+    if recipe.verifies:
+        verified = {role: one.result.verified.as_dict() for role, one in report.roles.items()}
+        (reports / "verify.json").write_text(json.dumps(verified, indent=2) + "\n")
+        (reports / "verify.html").write_text(verify_html(recipe.meta.name or report.output.name, verified))
     calibrations = {role: one.result.target.calibration for role, one in report.roles.items()}
     if any(one.linears for one in calibrations.values()):
         (staging / CALIBRATION).write_text(json_from_roles(calibrations))

@@ -48,7 +48,7 @@ CACHE_DTYPES = {
 }  # kv_cache.dtype as plugins/contract.py names it
 
 SHIPPED_TEXT = ("calibration", "heldout")  # see sample_text.py, which this file must not load: it is heavy
-NOT_YET = ("lossless", "speedup", "tolerance", "profiles")  # keys of the design that nothing honours yet
+NOT_YET = ("lossless", "speedup", "profiles")  # keys of the design that nothing honours yet
 
 
 class Recipe(Part):
@@ -88,6 +88,11 @@ class Recipe(Part):
         if self.gates.accuracy is not None and not self.gates.accuracy.has_limits:
             raise ValueError("gates.accuracy sets no limit: give max_kl, min_top1 or max_ppl_increase")
         return self
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the numbers behind each pass are checked."""
+        return self.gates.accuracy is not None if self.build.verify is None else self.build.verify
 
 
 def load_recipe(path: Path, overrides: Mapping[str, object] | None = None) -> Recipe:

@@ -70,9 +70,10 @@ class DraftModel(Part):
 
 
 class PassOptions(Part):
-    """One pass's switch."""
+    """One pass's switch, and what verification allows it."""
 
     enabled: bool = True
+    tolerance: float | None = Field(default=None, gt=0.0, description="relative error a layer; default: the table's")
 
 
 Format = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int8_rows16", "int8_weight_only", "int4_weight_only"]
@@ -136,6 +137,8 @@ class Build(Part):
     """What to build."""
 
     targets: tuple[Literal["cpu"], ...] = ("cpu",)
+    verify: bool | None = Field(default=None, description="check numbers behind each pass; default: with a gate")
+    on_bad_pass: Literal["stop", "revert"] = "stop"
 
 
 class Runtime(Part):

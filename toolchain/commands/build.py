@@ -29,6 +29,13 @@ def build(
     max_draft_len: Annotated[int | None, typer.Option(help="Draft tokens per request and step.")] = None,
     speculative_decoding_mode: Annotated[str | None, typer.Option(help="none, ngram, draft, auto.")] = None,
     speculative_config: Annotated[str | None, typer.Option(help="The same as JSON, as vLLM takes it.")] = None,
+    verify: Annotated[
+        bool | None,
+        typer.Option("--verify/--no-verify", help="Check the numbers behind each pass; default: with a gate."),
+    ] = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Build nothing; find the first wrong pass in few numeric runs.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the recipe, print it whole, build nothing.")
     ] = False,
@@ -36,6 +43,7 @@ def build(
 ) -> None:
     """Compile the target and draft of RECIPE into one bundle."""
     flags: dict[str, object] = {
+        "verify": verify,
         "weights": weights,
         "kv_cache_dtype": kv_cache_dtype,
         "kv_cache_memory": kv_cache_memory,
@@ -50,8 +58,12 @@ def build(
         print_json(resolved.model_dump(mode="json"))
         return
     require_extra("build", "paceline build")
-    from ..build import build_bundle  # torch and transformers load here, not with the command line
+    from ..build import bisect_recipe, build_bundle  # torch and transformers load here, not with the command line
 
+    if bisect:
+        bisect_recipe(resolved, open_progress(as_json))
+        print_line("no pass changes the numbers by more than it may")
+        return
     report = build_bundle(resolved, output_dir or Path("bundles") / recipe.stem, open_progress(as_json))
     if as_json:
         print_json(report.as_dict())
