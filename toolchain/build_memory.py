@@ -19,12 +19,12 @@ from .weight_formats import stored_bytes
 
 __all__ = ["file_sizes", "forecast_build_peak"]
 
-# Peak with 2, 16, 32 and 64 layers: 484, 529, 576 and 673 MiB (torch 2.13 for CPUs, transformers 5.24, onnxscript 0.7);
+# Peak with 2, 16, 32 and 64 layers: 484, 529, 578 and 673 MiB (torch 2.13 for CPUs, transformers 5.24, onnxscript 0.7);
 # 392 of them are there once everything is imported.
 TOOLS_BYTES = 478 << 20
 LAYER_BYTES = 3 << 20  # torch's and our graph of one layer, and what the exporter leaves behind
-WINDOW_COPIES = 5  # of what a window of text gives: onnxruntime's workspace, its arrays, histograms; measured 4.9
-GATE_LOGITS = 2  # the gate wants logits alone, and their softmax: measured 465 MiB where 480 are forecast
+INPUT_COPIES = 6  # of what goes into a window's layers: onnxruntime's workspace, its arrays, histograms; measured 6.2
+LOGITS_COPIES = 10  # of a window's logits in the gate: the same and two softmaxes; measured 9.7
 
 ALIGNMENT_BYTES = 4096  # of tensors in .data files (toolchain/graph_file.py)
 GRAPH_BYTES, ENGINE_BYTES = 9_000, 13_000  # meanings and what is there once; nodes and names come on top, by layer
@@ -34,23 +34,36 @@ REPORT_BYTES = {"manifest.json": 10_000, "reports/build.json": 8_000}
 
 
 def forecast_build_peak(recipe: Recipe, shapes: Mapping[str, ModelShape], tokenizer_bytes: int) -> int:
-    """Largest resident size of a build: tools, tokenizer, the role's graph, and its weights where they must run."""
-    tools = TOOLS_BYTES + TOKENIZER_FACTOR * tokenizer_bytes
-    return tools + max(
-        len(shape.layers) * LAYER_BYTES + _running_bytes(recipe, role, shape) for role, shape in shapes.items()
+    """Largest resident size of a build: the larger of its two high points.
+
+    At the end the tokenizers of all roles are compared; before, the float32 graph of a role may have to run.
+    """
+    tokenizer = TOKENIZER_FACTOR * tokenizer_bytes
+    packing = max(len(shape.layers) for shape in shapes.values()) * LAYER_BYTES + len(shapes) * tokenizer
+    running = (
+        len(shape.layers) * LAYER_BYTES
+        + tokenizer
+        + max(_observing_bytes(recipe, shape), _gate_bytes(recipe, role, shape))
+        for role, shape in shapes.items()
     )
+    return TOOLS_BYTES + max(packing, *running)
 
 
-def _running_bytes(recipe: Recipe, role: str, shape: ModelShape) -> int:
-    """The float32 graph in memory with a window of text in flight, 0 where nothing asks for it."""
-    windows = [0]
-    if _is_calibrated(recipe, shape):
-        rows = shape.vocab_size + shape.input_elements + _cache_elements(shape)
-        windows.append(recipe.calibration.window * rows)
-    if role == "target" and recipe.gates.accuracy is not None:
-        windows.append(recipe.gates.accuracy.window * GATE_LOGITS * shape.vocab_size)
-    most = max(windows)
-    return (shape.elements + WINDOW_COPIES * most) * FLOAT_BYTES if most else 0
+def _observing_bytes(recipe: Recipe, shape: ModelShape) -> int:
+    """Calibration: the float32 matrices but the head's, and what goes into every layer and cache; 0 without it."""
+    if not _is_calibrated(recipe, shape):
+        return 0
+    weights = sum(one.elements for one in shape.matrices if not one.is_head)
+    rows = shape.input_elements + sum(2 * layer.kv_heads * layer.head_dim for layer in shape.layers)
+    return (weights + INPUT_COPIES * recipe.calibration.window * rows) * FLOAT_BYTES
+
+
+def _gate_bytes(recipe: Recipe, role: str, shape: ModelShape) -> int:
+    """The accuracy gate: all float32 weights, and a window's logits; 0 without it."""
+    gate = recipe.gates.accuracy
+    if gate is None or role != "target":
+        return 0
+    return (shape.elements + LOGITS_COPIES * gate.window * shape.vocab_size) * FLOAT_BYTES
 
 
 def _is_calibrated(recipe: Recipe, shape: ModelShape) -> bool:
@@ -58,12 +71,7 @@ def _is_calibrated(recipe: Recipe, shape: ModelShape) -> bool:
     target = target_of(recipe)
     formats = {target.format_of(one.module, one.is_head) for one in shape.matrices}
     needed = any(name in SMOOTHED_FORMATS or FORMATS[name].is_calibrated for name in formats)
-    return needed and recipe.calibration.file is None
-
-
-def _cache_elements(shape: ModelShape) -> int:
-    """Keys and values of one row."""
-    return sum(2 * layer.kv_heads * layer.head_dim for layer in shape.layers)
+    return (needed or "float8" in target.cache_dtype) and recipe.calibration.file is None
 
 
 def file_sizes(recipe: Recipe, shapes: Mapping[str, ModelShape], texts: Mapping[str, bytes]) -> dict[str, int]:

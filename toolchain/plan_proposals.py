@@ -146,8 +146,9 @@ def _no_draft(recipe: Recipe) -> Iterator[Rung]:
 
 
 def _cache_formats(recipe: Recipe) -> Iterator[Rung]:
-    if recipe.kv_cache.dtype == "fp32":
-        yield Rung({"kv_cache.dtype": "bf16"}, Loss.ROUNDING)
+    formats = tuple(CACHE_LOSSES)
+    for name in formats[formats.index(recipe.kv_cache.dtype) + 1 :]:
+        yield Rung({"kv_cache.dtype": name}, CACHE_LOSSES[name])
 
 
 def _lengths(recipe: Recipe) -> Iterator[Rung]:
@@ -164,6 +165,7 @@ def _weights(recipe: Recipe) -> Iterator[Rung]:
             yield Rung({"quantization.weights": name}, loss)
 
 
+CACHE_LOSSES = {"fp32": Loss.ROUNDING, "bf16": Loss.ROUNDING, "fp8": Loss.ACCURACY}  # by falling precision
 CACHE = "runtime.kv_cache_memory"  # no rungs: the largest that fits is computed
 LEVERS: Mapping[str, Callable[[Recipe], Iterator[Rung]]] = {
     "batch": _batches,

@@ -16,25 +16,27 @@ from paceline.toolchain.recipe import load_recipe
 OUTSIDE_WEIGHTS = 0.25  # graphs, manifest and report are estimated from another model's
 
 
-def test_a_peak_is_that_of_the_tools_and_the_larger_graph() -> None:
+def test_a_peak_is_that_of_the_tools_the_larger_graph_and_the_tokenizers() -> None:
     shapes = {"target": model_shape(5), "draft": model_shape(2)}
-    assert forecast_build_peak(recipe_of(), shapes, 11) == TOOLS_BYTES + 5 * LAYER_BYTES + 30 * 11
+    assert forecast_build_peak(recipe_of(), shapes, 11) == TOOLS_BYTES + 5 * LAYER_BYTES + 2 * 30 * 11
 
 
 def test_what_has_to_run_lies_in_memory() -> None:
-    """Calibration runs the float32 graph over a window and looks at every input; the gate wants logits alone."""
-    shape = model_shape(2)
-    plain = forecast_build_peak(recipe_of(), {"target": shape}, 0)
-    weights = (1600 * 100 + 2 * 100 * 40 + 100 * 1600 + 300) * 4
-    assert shape.elements * 4 == weights
+    """Calibration runs the float32 graph without its head and looks at every input; the gate wants logits alone."""
+    shapes = {"target": model_shape(2)}
+    plain = forecast_build_peak(recipe_of(), shapes, 0)
     window = {"window": 64}
     calibrated = recipe_of(quantization={"weights": "int8"}, calibration=window)
-    rows = 1600 + 300 + 2 * 2 * 2 * 16
-    assert forecast_build_peak(calibrated, {"target": shape}, 0) == plain + weights + 5 * 64 * rows * 4
+    rows = 300 + 2 * 2 * 2 * 16
+    observing = (2 * 100 * 40 + 6 * 64 * rows) * 4
+    assert forecast_build_peak(calibrated, shapes, 0) == plain + observing
+    cached = recipe_of(kv_cache={"dtype": "fp8"}, calibration=window)
+    assert forecast_build_peak(cached, shapes, 0) == plain + observing
     gated = recipe_of(gates={"accuracy": {"max_kl": 0.1, **window}})
-    assert forecast_build_peak(gated, {"target": shape}, 0) == plain + weights + 5 * 64 * 2 * 1600 * 4
+    weights = 1600 * 100 + 2 * 100 * 40 + 100 * 1600 + 300
+    assert forecast_build_peak(gated, shapes, 0) == plain + (weights + 10 * 64 * 1600) * 4
     reviewed = recipe_of(quantization={"weights": "int8"}, calibration={"file": "calibration.json"})
-    assert forecast_build_peak(reviewed, {"target": shape}, 0) == plain
+    assert forecast_build_peak(reviewed, shapes, 0) == plain
 
 
 def test_a_tied_head_is_stored_once_and_packed_once_more() -> None:

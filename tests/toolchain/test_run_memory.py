@@ -16,10 +16,10 @@ def test_weights_are_tables_matrices_and_vectors() -> None:
 
 
 def test_a_head_and_a_layer_can_have_formats_of_their_own() -> None:
-    options = {"weights": "int8", "keep": {"*.1.mlp.down_proj": "fp32"}, "embedding": "fp32"}
+    options = {"weights": "int8", "head": "bf16", "keep": {"*.1.mlp.down_proj": "fp32"}, "embedding": "fp32"}
     run = forecast_run(recipe_of(quantization=options), {"target": model_shape()}, 0)
     first, kept = 128 * 48 + 40 * 4, 128 * 48 * 4
-    head = 128 * 1600 * 2  # bf16 unless the recipe says otherwise
+    head = 128 * 1600 * 2
     assert run.weights_bytes["target"] == 1600 * 100 * 4 + first + kept + head + 300 * 4
 
 
