@@ -53,7 +53,9 @@ def observe(model: ir.Model, facts: GraphFacts, scenario: Scenario, files: Weigh
     session = files.open_session(watched)
     inputs = {value.name for value in watched.graph.inputs}
     chooses = contract.LOGIT_ROWS in inputs
-    feed = PagedFeed(_as_stored(facts, watched.graph), scenario) if contract.PAGE_TABLE in inputs else WholeFeed(scenario)
+    feed = (
+        PagedFeed(_as_stored(facts, watched.graph), scenario) if contract.PAGE_TABLE in inputs else WholeFeed(scenario)
+    )
     seen: dict[str, list[tuple[Row, Floats]]] = {name: [] for name in outputs.values()}
     for step in feed.steps():
         wanted = [*outputs, *feed.carried]
