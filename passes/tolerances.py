@@ -54,6 +54,8 @@ KINDS = {
         Tolerance("moved", 0.004, 0.02, 0.0002, 1e-4, 0.90, "roundings fall to the other side: 2e-5 -> 6e-3"),
         Tolerance("moved int8", 0.01, 0.05, 0.001, 5e-4, 0.86, "the same in steps of 1/127: 1e-9 -> 6e-3"),
         Tolerance("bf16 cache", 0.008, 0.04, 0.001, 2e-4, 0.88, "keys, values, weights to 8 bits: 3e-3 -> 7e-3"),
+        Tolerance("moved fp8", 0.03, 0.15, 0.005, 2e-3, 0.80, "the same in steps of an eighth of a number"),
+        Tolerance("fp8 cache", 0.06, 0.30, 0.02, 8e-3, 0.70, "keys, values, weights to 4 bits of mantissa"),
         Tolerance("fp16", 0.008, 0.04, 0.001, 2e-4, 0.88, "2^-12 a number, and bf16 caches behind: 5e-3 -> 1e-2"),
         Tolerance("bf16", 0.016, 0.10, 0.002, 6e-4, 0.86, "both operands to 8 bits, 2^-9 each: 7e-3 -> 1.6e-2"),
         Tolerance("int8_rows16", 0.03, 0.15, 0.006, 3e-3, 0.80, "columns in 127 steps: 1.3e-2 -> 2.9e-2"),
@@ -72,6 +74,7 @@ PASS_KINDS: Mapping[str, tuple[str, ...]] = {  # what a pass rounds; one that is
     "quantize_int8": (CACHE, "int8", "int8_rows16"),
     "quantize_weight_only": (CACHE, "int8_weight_only", "int4_weight_only"),
     "cast_linears": (CACHE, WEIGHTS, "bf16", "fp16"),
+    "quantize_kv_cache": ("fp8 cache", WEIGHTS),
     "store_embedding": (CACHE, WEIGHTS, EMBEDDING),
 }
 RESCALING = ("smooth_inputs",)  # leaves attention's channels scaled, each by one factor
@@ -98,9 +101,9 @@ def _rounded_by(name: str, target: Target) -> Iterator[str]:
     """The kinds that the pass brings into the graph, for this target: formats that nobody asked for do not count."""
     asked = {target.weights, target.head or target.weights, *(kept for _, kept in target.keep)} - {"fp32"}
     for kind in PASS_KINDS.get(name, ()):
-        if kind in asked:
+        if kind in asked or kind == "fp8 cache":
             yield kind
-        elif kind == CACHE and target.cache_dtype != "float32":
+        elif kind == CACHE and target.float_cache_dtype != "float32":
             yield "bf16 cache"
         elif kind == WEIGHTS:
             yield from asked & FORMATS.keys()  # rows that differ a little fall to other steps
@@ -111,7 +114,9 @@ def _rounded_by(name: str, target: Target) -> Iterator[str]:
 def _moved_in(graph: ir.Graph) -> Iterator[str]:
     """What a change in the order of sums can move in this graph."""
     for node in graph:
-        if node.op_type in INT8_OPS or node.outputs[0].dtype == ir.DataType.INT8:
+        if any(output.dtype == ir.DataType.FLOAT8E4M3FN for output in node.outputs):
+            yield "moved fp8"
+        elif node.op_type in INT8_OPS or node.outputs[0].dtype == ir.DataType.INT8:
             yield "moved int8"
         elif node.op_type in ROUNDING_OPS or any(output.dtype in SIXTEEN_BITS for output in node.outputs):
             yield "moved"  # the pool of an attention counts

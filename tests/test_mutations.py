@@ -7,11 +7,17 @@ prompts and weights come from fixed seeds. For speed, passes long before the wro
 from pathlib import Path
 
 import pytest
-from tiny_models import FAMILIES
 from verified import Case, planted, verified
 from wrong_rewrites import WRONG, Wrong
 
 from paceline.passes.errors import VerifyError
+
+
+@pytest.fixture(scope="module")
+def family(request: pytest.FixtureRequest) -> str:
+    """A tiny model's name; see conftest.py."""
+    return str(request.param)
+
 
 FORMATS = ("fp32", "bf16", "int8", "int8_rows16")
 
@@ -29,11 +35,12 @@ def test_there_are_enough_of_them_and_in_every_pass_that_computes() -> None:
 
 
 @pytest.mark.parametrize("weights", FORMATS)
-@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_no_false_alarm(family: str, weights: str, tmp_path: Path) -> None:
-    verdicts = verified(Case(family, weights), tmp_path).verdicts
+    """Up to the cache all formats have the same passes: those are verified once."""
+    since = None if weights == "fp32" else "insert_paged_attention"
+    verdicts = verified(Case(family, weights), tmp_path, since=since).verdicts
     assert {verdict.status for verdict in verdicts} == {"same graph", "passed"}
-    assert sum(verdict.status == "passed" for verdict in verdicts) >= 8, "most passes do change what is computed"
+    assert sum(verdict.status == "passed" for verdict in verdicts) >= 3, "many passes do change what is computed"
 
 
 @pytest.mark.parametrize("case", [wrong.case for wrong in WRONG if wrong.case.is_calibrated][:2], ids=str)
