@@ -53,11 +53,11 @@ KINDS = {
         Tolerance("float32", 4e-6, 4e-5, 1e-8, 1e-8, 0.97, "sums in another order: 1e-7 -> 5e-7, n * 2^-24 at most"),
         Tolerance("moved", 0.004, 0.02, 0.0002, 1e-4, 0.90, "roundings fall to the other side: 2e-5 -> 6e-3"),
         Tolerance("moved int8", 0.01, 0.05, 0.001, 5e-4, 0.86, "the same in steps of 1/127: 1e-9 -> 6e-3"),
-        Tolerance("bf16 cache", 0.008, 0.04, 0.001, 2e-4, 0.88, "keys, values, weights to 8 bits: 3e-3 -> 7e-3"),
+        Tolerance("bf16 cache", 0.016, 0.10, 0.004, 1e-3, 0.85, "keys, values, weights to 8 bits: 5e-3 -> 1.8e-2"),
         Tolerance("moved fp8", 0.03, 0.15, 0.005, 2e-3, 0.80, "the same in steps of an eighth of a number"),
         Tolerance("fp8 cache", 0.06, 0.30, 0.02, 8e-3, 0.70, "keys, values, weights to 4 bits of mantissa"),
         Tolerance("fp16", 0.008, 0.04, 0.001, 2e-4, 0.88, "2^-12 a number, and bf16 caches behind: 5e-3 -> 1e-2"),
-        Tolerance("bf16", 0.016, 0.10, 0.002, 6e-4, 0.86, "both operands to 8 bits, 2^-9 each: 7e-3 -> 1.6e-2"),
+        Tolerance("bf16", 0.018, 0.10, 0.004, 1e-3, 0.85, "both operands to 8 bits, 2^-9 each: 7e-3 -> 1.6e-2"),
         Tolerance("int8_rows16", 0.03, 0.15, 0.006, 3e-3, 0.80, "columns in 127 steps: 1.3e-2 -> 2.9e-2"),
         Tolerance("int8_weight_only", 0.035, 0.18, 0.006, 3e-3, 0.78, "blocks in 127 steps, bf16: 1.5e-2 -> 3e-2"),
         Tolerance("int8", 0.045, 0.30, 0.012, 5e-3, 0.78, "rows and columns in 127 steps: 1.9e-2 -> 4.1e-2"),
@@ -75,7 +75,7 @@ PASS_KINDS: Mapping[str, tuple[str, ...]] = {  # what a pass rounds; one that is
     "quantize_weight_only": (CACHE, "int8_weight_only", "int4_weight_only"),
     "cast_linears": (CACHE, WEIGHTS, "bf16", "fp16"),
     "quantize_kv_cache": ("fp8 cache", WEIGHTS),
-    "store_embedding": (CACHE, WEIGHTS, EMBEDDING),
+    "store_embedding": (CACHE, "fp8 cache", WEIGHTS, EMBEDDING),
 }
 RESCALING = ("smooth_inputs",)  # leaves attention's channels scaled, each by one factor
 INT8_OPS = ("LinearInt8", "GatedLinearInt8")
@@ -86,7 +86,7 @@ SIXTEEN_BITS = (ir.DataType.BFLOAT16, ir.DataType.FLOAT16)
 def tolerance_of(name: str, before: ir.Model, target: Target, overrides: Mapping[str, float]) -> Tolerance:
     """What the pass `name` may change in the graph `before`; `overrides` say another relative error by pass."""
     kinds = {EXACT, *_rounded_by(name, target), *_moved_in(before.graph)}
-    loosest = max((KINDS[kind] for kind in kinds), key=lambda one: one.relative)
+    loosest = max((KINDS[kind] for kind in kinds), key=lambda one: (one.relative, one.kind))
     return loosest.scaled(overrides[name]) if name in overrides else loosest
 
 
@@ -101,7 +101,7 @@ def _rounded_by(name: str, target: Target) -> Iterator[str]:
     """The kinds that the pass brings into the graph, for this target: formats that nobody asked for do not count."""
     asked = {target.weights, target.head or target.weights, *(kept for _, kept in target.keep)} - {"fp32"}
     for kind in PASS_KINDS.get(name, ()):
-        if kind in asked or kind == "fp8 cache":
+        if kind in asked or (kind == "fp8 cache" and target.cache_dtype == "float8e4m3fn"):
             yield kind
         elif kind == CACHE and target.float_cache_dtype != "float32":
             yield "bf16 cache"
