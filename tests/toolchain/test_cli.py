@@ -246,7 +246,7 @@ def test_build_takes_the_speculative_config_of_vllm(paceline, tmp_path: Path) ->
     refused(paceline("build", recipe, "--speculative-config", '{"k": 3}', "--dry-run"), "k")
 
 
-@pytest.mark.parametrize("flag", [("--weights", "int3"), ("--kv-cache-dtype", "fp8"), ("--max-draft-len", "99")])
+@pytest.mark.parametrize("flag", [("--weights", "int3"), ("--kv-cache-dtype", "fp3"), ("--max-draft-len", "99")])
 def test_build_refuses_values_that_it_cannot_honour(paceline, tmp_path: Path, flag: tuple[str, str]) -> None:
     refused(paceline("build", tiny_recipe(tmp_path), *flag, "--dry-run"))
 
