@@ -49,7 +49,7 @@ def test_names_places_and_clocks_make_no_difference(tiny_whole: Path, tiny_copy:
         ("sources", "target.source_sha256", lambda m: m["roles"]["target"].update(source_sha256="0")),
         ("sources", "draft.tokenizer_sha256", lambda m: m["roles"]["draft"].update(tokenizer_sha256="0")),
         ("sources", "target.facts.vocab_size", lambda m: m["roles"]["target"]["facts"].update(vocab_size=9)),
-        ("passes", "target.eliminate_duplicates (2)", lambda m: m["roles"]["target"]["passes"][2].update(count=99)),
+        ("passes", "target.eliminate_duplicates (2)", lambda m: m["roles"]["target"]["passes"][5].update(count=99)),
         ("engines", "target.cpu.weights", lambda m: m["roles"]["target"]["engines"]["cpu"].update(weights="int8")),
         ("engines", "target.cpu.needs.sm", lambda m: m["roles"]["target"]["engines"]["cpu"]["needs"].update(sm="90")),
         ("sizes", "tokenizer.json", lambda m: m["files"]["tokenizer.json"].update(size_bytes=9)),
