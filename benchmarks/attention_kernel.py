@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -71,7 +72,7 @@ class Layers:
         opsets = [helper.make_opsetid("", contract.OPSET_VERSION), helper.make_opsetid(contract.DOMAIN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
-    def _attributes(self) -> dict[str, float]:
+    def _attributes(self) -> dict[str, Any]:
         sizes = {"heads": self.heads, "kv_heads": self.kv_heads, "head_dim": self.head_dim, "rotary_dim": self.head_dim}
         return {**sizes, "scale": self.head_dim**-0.5, "page_size": contract.PAGE_SIZE}
 

@@ -97,7 +97,7 @@ def measure(setting: Setting, drafting: DraftMethod, num_steps: int) -> dict[str
     params = SamplingParams(max_tokens=400, ignore_eos=True)
     for prompt in setting.prompts:
         loop.submit(prompt, params, RequestOptions(drafting=drafting), setting.writer())
-    laps = []
+    laps: list[list[float]] = []
     while loop.has_work and len(laps) < num_steps:
         loop.step()
         stats = loop.last_step

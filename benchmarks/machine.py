@@ -37,11 +37,8 @@ class Machine:
 
 def describe_machine() -> Machine:
     """This machine, now."""
-    fields = dict(
-        (part.strip() for part in line.split(":", 1))
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if ":" in line
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     flags = fields.get("flags", "").split()
     memory = Path("/proc/meminfo").read_text().split()
     return Machine(

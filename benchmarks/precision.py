@@ -10,7 +10,6 @@ quantisation in torch in an environment of its own, calibrated on the same windo
 import json
 import math
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,7 +94,15 @@ def open_bench(folder: Path) -> Bench:
 def job_of(recipe: Recipe, folder: Path) -> RoleJob:
     """The target role, its files in `folder`."""
     return RoleJob(
-        "target", open_checkpoint(recipe.target.checkpoint), recipe, target_of(recipe), folder, folder, Console()
+        "target",
+        open_checkpoint(recipe.target.checkpoint),
+        recipe,
+        target_of(recipe),
+        staging=folder,
+        work=folder,
+        progress=Console(),
+        kept=folder,
+        checks="none",
     )
 
 
@@ -157,4 +164,4 @@ def _accuracies(found: object) -> object:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
