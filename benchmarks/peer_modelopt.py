@@ -1,6 +1,6 @@
 """nvidia-modelopt's fake quantisation of the same weights, scored on the same windows; runs in .venv-modelopt.
 
-In: a file with a model folder, calibration windows and held-out windows by kind. Out: a JSON object on stdout, by
+In: a file with a model folder, calibration windows and held-out windows by kind. Out: a JSON file, by
 configuration and kind: tokens, loss, reference loss, divergence, agreements, summed. Nothing of paceline is imported.
 """
 
@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 CONFIGS = ("FP8_DEFAULT_CFG", "INT8_DEFAULT_CFG", "INT8_SMOOTHQUANT_CFG", "INT4_AWQ_CFG")
 
 
-def main(job_path: str) -> None:
+def main(job_path: str, answer_path: str) -> None:
     """Score every configuration; one that fails says why in its place."""
     job = json.loads(Path(job_path).read_text())
     model = AutoModelForCausalLM.from_pretrained(job["model"], dtype=torch.float32).eval()
@@ -34,7 +34,7 @@ def main(job_path: str) -> None:
         except Exception as error:  # whatever a configuration stumbles over becomes its row
             answer[name] = {"error": f"{type(error).__name__}: {error}"}
         print(f"{name} {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    json.dump(answer, sys.stdout)
+    Path(answer_path).write_text(json.dumps(answer))
 
 
 def quantize(model: torch.nn.Module, name: str, calibration: list[list[int]]) -> torch.nn.Module:
@@ -70,4 +70,4 @@ def score(model: torch.nn.Module, windows: list[list[int]], references: list[tor
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

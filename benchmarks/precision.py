@@ -1,12 +1,15 @@
 """Every number format on the demo model beside nvidia-modelopt: perplexity, divergence, agreement, bytes.
 
-    python benchmarks/precision.py          writes build/precision.json and docs/precision.md
+    python benchmarks/precision.py [ours|modelopt]      writes build/precision.json and docs/precision.md
+
+With one side named, the other side's figures are those of the last run.
 
 Ours: each format is built as `paceline build` builds it (calibrated on the shipped sample) and measured twice, the
 portable graph on stock onnxruntime and the engine with our kernels, against the float32 graph. modelopt's: fake
 quantisation in torch in an environment of its own, calibrated on the same windows, against transformers in float32.
 """
 
+import argparse
 import json
 import math
 import subprocess
@@ -31,6 +34,7 @@ from paceline.toolchain.window_runner import WindowRunner
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "recipes" / "smollm2-135m.yaml"
+FIGURES = ROOT / "build" / "precision.json"
 MODELOPT = ROOT / ".venv-modelopt" / "bin" / "python"
 CONTESTANTS: Mapping[str, Mapping[str, object]] = {  # name in the tables: keys laid over the recipe
     "bf16": {"quantization.weights": "bf16"},
@@ -66,14 +70,25 @@ class Bench:
 
 
 def main() -> None:
-    """Measure all, write both files."""
+    """Measure both sides or one; each is written as soon as it is measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("side", choices=("ours", "modelopt"), nargs="?")
+    side = parser.parse_args().side
+    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     with TemporaryDirectory(prefix="precision-") as folder:
         bench = open_bench(Path(folder))
-        ours = {name: measure(bench, overrides) for name, overrides in CONTESTANTS.items()}
-        figures = {"ours": ours, "modelopt": modelopt(bench, Path(folder))}
-    (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "precision.json").write_text(json.dumps(figures, indent=2) + "\n")
+        if side != "modelopt":
+            keep(figures, "ours", {name: measure(bench, overrides) for name, overrides in CONTESTANTS.items()})
+        if side != "ours":
+            keep(figures, "modelopt", modelopt(bench, Path(folder)))
     write_report(figures, ROOT / "docs" / "precision.md")
+
+
+def keep(figures: dict[str, object], side: str, found: Mapping[str, object]) -> None:
+    """Put one side's figures beside the other's, in memory and in the file."""
+    figures[side] = found
+    FIGURES.parent.mkdir(exist_ok=True)
+    FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 def open_bench(folder: Path) -> Bench:
@@ -138,13 +153,13 @@ def modelopt(bench: Bench, folder: Path) -> dict[str, object]:
         "calibration": [window for kind in windows.values() for window in kind],
         "heldout": {kind: list(one.windows) for kind, one in bench.references.items()},
     }
-    path = folder / "job.json"
+    path, answer = folder / "job.json", folder / "answer.json"
     path.write_text(json.dumps(job))
-    command = [str(MODELOPT), str(ROOT / "benchmarks" / "peer_modelopt.py"), str(path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3600, check=False)
+    command = [str(MODELOPT), str(ROOT / "benchmarks" / "peer_modelopt.py"), str(path), str(answer)]
+    done = subprocess.run(command, timeout=3600, check=False)
     if done.returncode:
         return {"error": f"exit status {done.returncode}"}
-    return {name: _accuracies(found) for name, found in json.loads(done.stdout).items()}
+    return {name: _accuracies(found) for name, found in json.loads(answer.read_text()).items()}
 
 
 def _accuracies(found: object) -> object:
