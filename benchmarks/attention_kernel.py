@@ -57,13 +57,13 @@ class Layers:
 
     def model(self) -> bytes:
         """One node a layer; all read the same q, k, v and tables, each has its pool."""
-        names = MEANINGS["PagedAttention"][0][: -len(LEFT_OUT)]
-        shared = [name for name in names if name != "kv_pages"]
+        names = MEANINGS["PagedAttention"][0]
+        shared = [name for name in names if name not in ("kv_pages", "sinks")]
         pool_type = helper.np_dtype_to_tensor_dtype(self.cache)
         nodes, inputs, outputs = [], [_value(name, _type_of(name), 2 - (name in FLAT)) for name in shared], []
         for i in range(self.count):
             pool_in, pool_out = contract.kv_pages_in(i), contract.kv_pages_out(i)
-            own = [pool_in if name == "kv_pages" else name for name in names]
+            own = [pool_in if name == "kv_pages" else name for name in names[:-1]]
             results = [f"out.{i}", pool_out]
             nodes.append(helper.make_node("PagedAttention", own, results, domain=contract.DOMAIN, **self._attributes()))
             inputs.append(_value(pool_in, pool_type, 4))
@@ -103,7 +103,6 @@ class Layers:
 
 
 FLAT = ("query_start", "context_len")
-LEFT_OUT = ("sinks", "k_scale", "v_scale")  # the last inputs
 
 
 def _type_of(name: str) -> int:

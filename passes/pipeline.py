@@ -7,7 +7,6 @@ themselves was the alternative and lost: the order would be nowhere to be read.
 from .align_angles import align_angles
 from .base import Pass
 from .cast_linears import cast_linears
-from .code_weights import code_weights
 from .drop_batch_axis import drop_batch_axis
 from .eliminate_duplicates import eliminate_duplicates
 from .fuse_gated_linear import fuse_gated_linear
@@ -95,7 +94,6 @@ CPU: tuple[Pass, ...] = (  # from the portable graph to the CPU engine's
     lower_to_cpu,
     pack_attention_inputs,  # the kernel takes strides; other targets' attention does not
     fuse_gated_linear,  # on packed weights: only this target's kernels end in a gate
-    code_weights,  # last of what reads packed weights
     align_angles,  # onnxruntime's Cos and Sin; other targets have their own
     sort_nodes,
     name_values,

@@ -79,15 +79,7 @@ PASS_KINDS: Mapping[str, tuple[str, ...]] = {  # what a pass rounds; one that is
 }
 RESCALING = ("smooth_inputs",)  # leaves attention's channels scaled, each by one factor
 INT8_OPS = ("LinearInt8", "GatedLinearInt8")
-ROUNDING_OPS = (
-    "QuantizeLinear",
-    "LinearBf16",
-    "GatedLinearBf16",
-    "LinearBf16Coded",
-    "GatedLinearBf16Coded",
-    "LinearInt8Rows16",
-    "GatedLinearInt8Rows16",
-)
+ROUNDING_OPS = ("QuantizeLinear", "LinearBf16", "GatedLinearBf16", "LinearInt8Rows16", "GatedLinearInt8Rows16")
 SIXTEEN_BITS = (ir.DataType.BFLOAT16, ir.DataType.FLOAT16)
 
 

@@ -26,7 +26,6 @@ NORMS = ("LayerNormalization", "LogSoftmax", "LpNormalization", "RMSNormalizatio
 REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare", "ReduceL2")
 ROW_OPS = (
     "LinearBf16",
-    "LinearBf16Coded",
     "LinearF32",
     "LinearInt8",
     "LinearInt8Rows16",

@@ -11,7 +11,6 @@ import onnx
 import onnx.parser
 
 from .linear.meaning import gated_linear_text, linear_text
-from .linear.schema import CODED_INPUTS
 from .paged_attention.meaning import attention_text, paged_attention_text
 from .paged_attention.schema import PAGED_ATTENTION_INPUTS
 from .residual_norm.meaning import residual_norm_text
@@ -34,12 +33,10 @@ def _gated(op_type: str) -> Text:
 MEANINGS: dict[str, tuple[tuple[str, ...], Text]] = {
     "Attention": (("q", "k", "v", "cos_sin", "sinks"), attention_text),
     "GatedLinearBf16": (("x", "weight"), _gated("LinearBf16")),
-    "GatedLinearBf16Coded": (CODED_INPUTS, _gated("LinearBf16Coded")),
     "GatedLinearF32": (("x", "weight"), _gated("LinearF32")),
     "GatedLinearInt8": (("x", "weight", "scale"), _gated("LinearInt8")),
     "GatedLinearInt8Rows16": (("x", "weight", "scale"), _gated("LinearInt8Rows16")),
     "LinearBf16": (("x", "weight", "bias"), _linear("LinearBf16")),
-    "LinearBf16Coded": ((*CODED_INPUTS, "bias"), _linear("LinearBf16Coded")),
     "LinearF32": (("x", "weight", "bias"), _linear("LinearF32")),
     "LinearInt8": (("x", "weight", "scale", "bias"), _linear("LinearInt8")),
     "LinearInt8Rows16": (("x", "weight", "scale", "bias"), _linear("LinearInt8Rows16")),

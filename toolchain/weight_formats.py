@@ -14,17 +14,18 @@ from ..plugins.linear.schema import PADDED_K, PANEL_COLUMNS, padded_size
 __all__ = ["CPU_KERNELS", "SMALLER_ON_CPU", "engine_bits", "packed_bytes", "stored_bytes"]
 
 SCALE_BYTES = 4  # float32
+PACKED_BITS = 32  # a kernel's group of neighbours along K fills so many
 
-# format of a layer -> the kernel's, as passes/lower_to_cpu.py and code_weights.py decide; escapes are too few to count
+# format of a layer -> the kernel's, as passes/lower_to_cpu.py decides
 CPU_KERNELS: Mapping[str, str] = {
     "fp32": "fp32",
-    "bf16": "bf16_coded",
+    "bf16": "bf16",
     "fp16": "fp32",
-    "fp8": "bf16_coded",
+    "fp8": "bf16",
     "int8": "int8",
     "int8_rows16": "int8_rows16",
-    "int8_weight_only": "bf16_coded",
-    "int4_weight_only": "bf16_coded",
+    "int8_weight_only": "bf16",
+    "int4_weight_only": "bf16",
 }
 
 SMALLER_ON_CPU = ("fp32", "bf16", "int8_rows16")  # what saves memory there, least loss first
@@ -32,7 +33,7 @@ SMALLER_ON_CPU = ("fp32", "bf16", "int8_rows16")  # what saves memory there, lea
 
 def engine_bits(name: str) -> int:
     """Bits of one weight in a CPU engine."""
-    return schema.FORMATS[CPU_KERNELS[name]].bits
+    return PACKED_BITS // schema.FORMATS[CPU_KERNELS[name]].group
 
 
 def packed_bytes(in_features: int, out_features: int, name: str) -> int:

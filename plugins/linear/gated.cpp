@@ -1,5 +1,4 @@
-// The ops GatedLinearF32, GatedLinearBf16, GatedLinearBf16Coded, GatedLinearInt8 and GatedLinearInt8Rows16:
-// y = silu(x Wg) * (x Wu), where W = [Wg, Wu].
+// The ops GatedLinearF32, GatedLinearBf16, GatedLinearInt8 and GatedLinearInt8Rows16: y = silu(x Wg) * (x Wu), where W = [Wg, Wu].
 //
 // Gate and up of the same columns are summed one after the other into buffers that stay in level 2, and leave as y: the
 // [rows, 2 I] numbers in between never reach memory, and one op fewer has to wake the threads.
@@ -13,7 +12,7 @@ namespace {
 
 // Rows x panels of one half, as floats, in memory of this thread.
 const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, size_t panels,
-                       const Ahead& ahead, Kept<float>& kept) {
+                       const uint32_t* ahead, std::vector<float>& kept) {
   const size_t width = panels * kLanes;
   float* floats = scratch(kept, rows * call.planes * width);
   auto* sums = reinterpret_cast<uint32_t*>(floats);
@@ -24,25 +23,17 @@ const float* half_sums(const Call& call, size_t row, size_t rows, size_t panel, 
   return floats;
 }
 
-// What gate and up fetch ahead.
-struct AheadOfHalves {
-  Ahead gate, up;
-};
-
-// The columns of panels [first_panel, last_panel) of both halves; the first rows fetch ahead.
-void gate_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const AheadOfHalves& ahead) {
-  static thread_local Kept<float> kept_gate, kept_up;
-  static thread_local Kept<uint32_t> kept_gate_words, kept_up_words;
+void gate_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
+  static thread_local std::vector<float> kept_gate, kept_up;
   const swiglu::Activate activate = swiglu::activate_for_this_machine();
   const size_t columns = call.n / 2, panels = last_panel - first_panel, width = panels * kLanes;
-  const size_t most = call.rows_at_once(), up_panel = columns / kLanes + first_panel;
-  const Call gate_call = call.on(first_panel, last_panel, kept_gate_words);
-  const Call up_call = call.on(up_panel, up_panel + panels, kept_up_words);
+  const size_t most = kFinishRows / call.planes;
   for (size_t row = 0; row < call.rows; row += most) {
     const size_t rows = std::min(most, call.rows - row);
-    const AheadOfHalves now = row == 0 ? ahead : AheadOfHalves{};
-    const float* gate = half_sums(gate_call, row, rows, first_panel, panels, now.gate, kept_gate);
-    const float* up = half_sums(up_call, row, rows, up_panel, panels, now.up, kept_up);
+    const size_t up_panel = columns / kLanes + first_panel;
+    const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
+    const float* gate = half_sums(call, row, rows, first_panel, panels, call.panel_at(up_panel), kept_gate);
+    const float* up = half_sums(call, row, rows, up_panel, panels, ahead, kept_up);
     for (size_t r = 0; r < rows; ++r)
       activate(gate + r * width, up + r * width, y + (row + r) * columns + first_panel * kLanes, width);
   }
@@ -50,25 +41,20 @@ void gate_group(const Call& call, float* y, size_t first_panel, size_t last_pane
 
 // As `sum_task`; a group has panels of both halves.
 void gate_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
-  const size_t half = call.n / 2 / kLanes;
-  if (call.reads_once()) return gate_group(call, y, first_panel, last_panel, {{call.panel_at(half + first_panel)}, {next}});
-  const size_t group = panels_of_group(2 * call.words);
+  const size_t group = call.reads_once() ? last_panel - first_panel : panels_of_group(2 * call.words);
   for (size_t panel = first_panel; panel < last_panel; panel += group) {
     const size_t end = std::min(panel + group, last_panel);
-    const bool is_last = end == last_panel;
-    gate_group(call, y, panel, end,
-               {abreast(is_last ? next : call.panel_at(end)), abreast(is_last ? nullptr : call.panel_at(half + end))});
+    gate_group(call, y, panel, end, end < last_panel ? call.panel_at(end) : next);
   }
 }
 
 template <Format F, size_t Planes = 1>
 class Gated {
  public:
-  static constexpr const char* kName = F == Format::kF32         ? "GatedLinearF32"
-                                       : F == Format::kBf16      ? "GatedLinearBf16"
-                                       : F == Format::kBf16Coded ? "GatedLinearBf16Coded"
-                                       : Planes == 1             ? "GatedLinearInt8"
-                                                                 : "GatedLinearInt8Rows16";
+  static constexpr const char* kName = F == Format::kF32    ? "GatedLinearF32"
+                                       : F == Format::kBf16 ? "GatedLinearBf16"
+                                       : Planes == 1        ? "GatedLinearInt8"
+                                                            : "GatedLinearInt8Rows16";
   static constexpr Port kOutputs[] = {{ort::kFloat}};
 
   explicit Gated(const Info& info) : layer_(info) {
@@ -96,11 +82,6 @@ struct FloatGated : Gated<F> {
   static constexpr Port kInputs[] = {{ort::kFloat}, {element_type(F)}};
 };
 
-struct CodedGated : Gated<Format::kBf16Coded> {
-  using Gated::Gated;
-  static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kUint8}, {ort::kUint8}, {ort::kInt64}, {ort::kBfloat16}};
-};
-
 template <size_t Planes>
 struct Int8Gated : Gated<Format::kInt8, Planes> {
   using Gated<Format::kInt8, Planes>::Gated;
@@ -109,9 +90,9 @@ struct Int8Gated : Gated<Format::kInt8, Planes> {
 
 }  // namespace
 
-std::array<const ort::CustomOp*, 5> gated_ops() {
-  return {custom_op<FloatGated<Format::kF32>>(), custom_op<FloatGated<Format::kBf16>>(), custom_op<CodedGated>(),
-          custom_op<Int8Gated<1>>(), custom_op<Int8Gated<2>>()};
+std::array<const ort::CustomOp*, 4> gated_ops() {
+  return {custom_op<FloatGated<Format::kF32>>(), custom_op<FloatGated<Format::kBf16>>(), custom_op<Int8Gated<1>>(),
+          custom_op<Int8Gated<2>>()};
 }
 
 }  // namespace paceline::linear

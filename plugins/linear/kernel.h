@@ -1,4 +1,4 @@
-// The one inner product behind all linear ops, and the instruction sets that compute it.
+// The one inner product behind all three linear ops, and the instruction sets that compute it.
 //
 // Everything is counted in words of 32 bits along K. A word of x is one float, two bf16 or four u8; the weights that
 // meet it are 64 bytes: the same word for each of a panel's 16 columns. So all formats share one loop:
@@ -14,33 +14,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "coded.h"
-
 namespace paceline::linear {
 
-enum class Format { kF32, kBf16, kBf16Coded, kInt8 };  // of weights; coded.h has the third
+enum class Format { kF32, kBf16, kInt8 };
 
 constexpr float kRow8Levels = 127.0f;
 constexpr float kRow16Levels = 32512.0f; // 127 * 256: the high byte of the largest step is 127
 
 constexpr size_t kLanes = 16;            // columns of a panel
 constexpr size_t kWordsPerPanelRow = 16; // 32-bit words in one 64-byte row of a panel
-
-constexpr bool is_bf16(Format format) { return format == Format::kBf16 || format == Format::kBf16Coded; }
-
-constexpr size_t words_per_panel_row(Format format) {
-  return format == Format::kBf16Coded ? kCodedWordsPerPanelRow : kWordsPerPanelRow;
-}
-
-// What is fetched ahead, never read, while a tile of weights is used; always as many bytes as the tile has. kBehind: the
-// tile behind it, and behind the last one what the thread will read `next`, if known. kAbreast, for weights that many rows
-// meet one after the other: the same part of `next`.
-enum class Fetch { kBehind, kAbreast };
-struct Ahead {
-  const uint32_t* next = nullptr;
-  Fetch fetch = Fetch::kBehind;
-};
-inline Ahead abreast(const uint32_t* next) { return {next, next == nullptr ? Fetch::kBehind : Fetch::kAbreast}; }
 
 // One block of work. Any number of rows and panels; a kernel blocks them as its registers allow.
 struct Block {
@@ -52,21 +34,18 @@ struct Block {
   size_t panels;
   uint32_t* sums;
   size_t sums_stride;    // words from row to row
-  Ahead ahead;
-  CodeBook book;         // of these panels, where they are coded
+  const uint32_t* next;  // what this thread will read after these weights, or null: fetched ahead, never read here
 };
 
 // The kernels of one instruction set. `convert_row` makes words of x from floats: `inverse_step` is 127 / max|x| for
 // int8 and unused otherwise; from `k` to `padded_k` the row is filled with zeros (for int8 with 128, its zero).
 // `split_row` makes two rows of int8 words whose sums, 256 * high + low, are those of 16-bit steps: `inverse_step` is
-// kRow16Levels / max|x|. `expand` decodes panels to bf16; `sum` decodes them itself for at most `most_coded_rows` rows.
+// kRow16Levels / max|x|.
 struct Kernels {
   void (*sum)(Format format, const Block& block);
   void (*convert_row)(Format format, const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* words);
   float (*max_abs)(const float* x, size_t k);
   void (*split_row)(const float* x, size_t k, size_t padded_k, float inverse_step, uint32_t* high, uint32_t* low);
-  void (*expand)(const CodeBook& book, const uint32_t* codes, size_t words, size_t panels, uint32_t* to);
-  size_t most_coded_rows;
 };
 
 extern const Kernels kPortableKernels;

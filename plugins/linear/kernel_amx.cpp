@@ -6,8 +6,6 @@
 // The words of K are taken in the same order in both shapes, so a row's bits do not depend on which one it met. float32
 // has no tile instruction and takes the AVX-512 path.
 
-#include <algorithm>
-
 #include "kernel.h"
 
 #if defined(__x86_64__)
@@ -15,22 +13,14 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,amx-tile,amx-bf16,amx-int8")
 
-#include "../native/amx_tiles.h"
-//
-#if defined(PACELINE_EMULATE_TILES)
-#include "decode.h"
-#else
-#include "decode_avx512.h"
-#endif
-//
-#include "weight_tiles.h"
+#include "amx_tiles.h"
 
 namespace paceline::linear {
 namespace {
 
 constexpr size_t kTileRows = 16;
+constexpr size_t kTileWords = 16;
 constexpr size_t kRowBytes = 64;
-constexpr size_t kMostDecodings = 3;  // of the same weights, before it is better to do it once into level 2
 
 TileConfig config_for(size_t first_rows, size_t second_rows) {
   TileConfig config;
@@ -50,45 +40,39 @@ const uint32_t* weights_at(const Block& b, size_t panel, size_t word) {
 
 uint32_t* sums_at(const Block& b, size_t row, size_t panel) { return b.sums + row * b.sums_stride + panel * kLanes; }
 
-#if defined(PACELINE_EMULATE_TILES)
-template <size_t P>
-using CodedTiles = DecodedTiles<P, PlainDecoder>;
-#else
-template <size_t P>
-using CodedTiles = DecodedTiles<P, Avx512Decoder>;
-#endif
+// Into level 2 while a tile is computed: the same 1,024 bytes of the weights that come after these. Only where few rows
+// read weights once: with many they are in level 2 already.
+inline void fetch_tile(const uint32_t* weights) {
+  for (size_t line = 0; line < kTileWords; ++line) __builtin_prefetch(weights + line * kWordsPerPanelRow, 0, 2);
+}
 
-// Into level 2 while a tile is computed: the same tile of the weights that come after these. Only where few rows read
-// weights once: with many they are in level 2 already.
-template <size_t RowWords>
-void fetch_tile(const uint32_t* weights) {
-  for (size_t word = 0; word < kTileWords * RowWords; word += kWordsPerPanelRow) __builtin_prefetch(weights + word, 0, 2);
+// Where the weights begin that this thread reads after those before `panel`.
+const uint32_t* behind(const Block& b, size_t panel) {
+  if (panel < b.panels || b.next == nullptr) return b.weights + panel * b.words * kWordsPerPanelRow;
+  return b.next;
 }
 
 // The macros below take literal tile numbers: the instructions encode them.
-#define LOAD_WEIGHTS(FETCHES, TILE, PANEL, WORD)                                             \
-  TILE_LOAD(TILE, source.load(PANEL, WORD), kRowBytes);                                      \
-  if constexpr (FETCHES) fetch_tile<kRowWords>(ahead + (PANEL * b.words + WORD) * kRowWords)
+#define LOAD_WEIGHTS(TILE, PANEL, WORD)                                                      \
+  TILE_LOAD(TILE, weights_at(b, panel + PANEL, WORD), kRowBytes);                            \
+  fetch_tile(ahead + (PANEL * b.words + WORD) * kWordsPerPanelRow)
 
 #define DEFINE_TILE_SUMS(FORMAT, DOT)                                                        \
-  template <template <size_t> typename Tiles>                                                \
   void sum_one_by_four_##FORMAT(const Block& b, size_t row, size_t panel) {                  \
-    constexpr size_t kRowWords = Tiles<4>::kRowWords;                                        \
-    Tiles<4> source(b, panel);                                                               \
-    const uint32_t* ahead = ahead_of<4, kRowWords>(b, panel);                                \
+    const uint32_t* ahead = behind(b, panel + 4);                                            \
     TILE_ZERO(0);                                                                            \
     TILE_ZERO(1);                                                                            \
     TILE_ZERO(2);                                                                            \
     TILE_ZERO(3);                                                                            \
     for (size_t word = 0; word < b.words; word += kTileWords) {                              \
       TILE_LOAD(4, x_at(b, row, word), b.x_stride * 4);                                      \
-      LOAD_WEIGHTS(true, 6, 0, word);                                                        \
+      LOAD_WEIGHTS(6, 0, word);                                                              \
       DOT(0, 4, 6);                                                                          \
-      LOAD_WEIGHTS(true, 7, 1, word);                                                        \
+      LOAD_WEIGHTS(7, 1, word);                                                              \
       DOT(1, 4, 7);                                                                          \
-      LOAD_WEIGHTS(true, 6, 2, word);                                                        \
+      LOAD_WEIGHTS(6, 2, word);                                                              \
       DOT(2, 4, 6);                                                                          \
-      LOAD_WEIGHTS(true, 7, 3, word);                                                        \
+      LOAD_WEIGHTS(7, 3, word);                                                              \
       DOT(3, 4, 7);                                                                          \
     }                                                                                        \
     TILE_STORE(0, sums_at(b, row, panel), b.sums_stride * 4);                                \
@@ -96,35 +80,28 @@ void fetch_tile(const uint32_t* weights) {
     TILE_STORE(2, sums_at(b, row, panel + 2), b.sums_stride * 4);                            \
     TILE_STORE(3, sums_at(b, row, panel + 3), b.sums_stride * 4);                            \
   }                                                                                          \
-  template <template <size_t> typename Tiles>                                                \
   void sum_one_by_one_##FORMAT(const Block& b, size_t row, size_t panel) {                   \
-    constexpr size_t kRowWords = Tiles<1>::kRowWords;                                        \
-    Tiles<1> source(b, panel);                                                               \
-    const uint32_t* ahead = ahead_of<1, kRowWords>(b, panel);                                \
+    const uint32_t* ahead = behind(b, panel + 1);                                            \
     TILE_ZERO(0);                                                                            \
     for (size_t word = 0; word < b.words; word += kTileWords) {                              \
       TILE_LOAD(4, x_at(b, row, word), b.x_stride * 4);                                      \
-      LOAD_WEIGHTS(true, 6, 0, word);                                                        \
+      LOAD_WEIGHTS(6, 0, word);                                                              \
       DOT(0, 4, 6);                                                                          \
     }                                                                                        \
     TILE_STORE(0, sums_at(b, row, panel), b.sums_stride * 4);                                \
   }                                                                                          \
-  template <template <size_t> typename Tiles, bool Fetches>                                  \
   void sum_two_by_two_##FORMAT(const Block& b, size_t row, size_t panel) {                   \
-    constexpr size_t kRowWords = Tiles<2>::kRowWords;                                        \
-    Tiles<2> source(b, panel);                                                               \
-    const uint32_t* ahead = ahead_of<2, kRowWords>(b, panel);                                \
     TILE_ZERO(0);                                                                            \
     TILE_ZERO(1);                                                                            \
     TILE_ZERO(2);                                                                            \
     TILE_ZERO(3);                                                                            \
     for (size_t word = 0; word < b.words; word += kTileWords) {                              \
       TILE_LOAD(4, x_at(b, row, word), b.x_stride * 4);                                      \
-      LOAD_WEIGHTS(Fetches, 6, 0, word);                                                     \
+      TILE_LOAD(6, weights_at(b, panel, word), kRowBytes);                                   \
       DOT(0, 4, 6);                                                                          \
       TILE_LOAD(5, x_at(b, row + kTileRows, word), b.x_stride * 4);                          \
       DOT(2, 5, 6);                                                                          \
-      LOAD_WEIGHTS(Fetches, 7, 1, word);                                                     \
+      TILE_LOAD(7, weights_at(b, panel + 1, word), kRowBytes);                               \
       DOT(1, 4, 7);                                                                          \
       DOT(3, 5, 7);                                                                          \
     }                                                                                        \
@@ -172,34 +149,11 @@ void sum_all(const Block& b, const TileSums& sums) {
   TILE_RELEASE();
 }
 
-// Weights that are decoded for every 32 rows: all rows meet four panels before the next, so that codes come from memory once.
-void sum_decoding(const Block& b, const TileSums& sums) {
-  constexpr size_t kPanels = 4;
-  for (size_t panel = 0; panel < b.panels; panel += kPanels) {
-    Block part = b;
-    part.panels = std::min(kPanels, b.panels - panel);
-    part.weights = b.weights + panel * b.words * kCodedWordsPerPanelRow;
-    part.sums = sums_at(b, 0, panel);
-    part.book = b.book.from(panel);
-    if (panel + kPanels < b.panels) part.ahead = {part.weights + kPanels * b.words * kCodedWordsPerPanelRow};
-    sum_all(part, sums);
-  }
-}
-
-// Two row tiles at a time fetch only what is abreast: behind them lies what is in level 2 already.
 void sum(Format format, const Block& block) {
-  const bool fetches = block.ahead.fetch == Fetch::kAbreast;
   switch (format) {
     case Format::kF32: return kAvx512Kernels.sum(format, block);
-    case Format::kBf16:
-      return sum_all(block, {sum_one_by_one_bf16<StoredTiles>, sum_one_by_four_bf16<StoredTiles>,
-                             fetches ? sum_two_by_two_bf16<StoredTiles, true> : sum_two_by_two_bf16<StoredTiles, false>});
-    case Format::kBf16Coded:
-      return (block.rows > kTileRows ? sum_decoding : sum_all)(
-          block, {sum_one_by_one_bf16<CodedTiles>, sum_one_by_four_bf16<CodedTiles>, sum_two_by_two_bf16<CodedTiles, true>});
-    case Format::kInt8:
-      return sum_all(block, {sum_one_by_one_int8<StoredTiles>, sum_one_by_four_int8<StoredTiles>,
-                             fetches ? sum_two_by_two_int8<StoredTiles, true> : sum_two_by_two_int8<StoredTiles, false>});
+    case Format::kBf16: return sum_all(block, {sum_one_by_one_bf16, sum_one_by_four_bf16, sum_two_by_two_bf16});
+    case Format::kInt8: return sum_all(block, {sum_one_by_one_int8, sum_one_by_four_int8, sum_two_by_two_int8});
   }
 }
 
@@ -213,13 +167,9 @@ void split_row(const float* x, size_t k, size_t padded_k, float inverse_step, ui
 
 float max_abs(const float* x, size_t k) { return kAvx512Kernels.max_abs(x, k); }
 
-void expand(const CodeBook& book, const uint32_t* codes, size_t words, size_t panels, uint32_t* to) {
-  kAvx512Kernels.expand(book, codes, words, panels, to);
-}
-
 }  // namespace
 
-const Kernels kAmxKernels = {sum, convert_row, max_abs, split_row, expand, kMostDecodings * 2 * kTileRows};
+const Kernels kAmxKernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

@@ -9,8 +9,6 @@
 
 #include <immintrin.h>
 
-#include "decode_avx2.h"
-//
 #include "tile.h"
 
 namespace paceline::linear {
@@ -76,16 +74,15 @@ struct Int8 {
 template <typename Dot>
 void sum_all(const Block& b) {
   size_t row = 0;
-  for (; row + 3 <= b.rows; row += 3) sum_panels<Dot, StoredTiles, 3, 1>(b, row);
-  if (b.rows - row == 2) return sum_panels<Dot, StoredTiles, 2, 1>(b, row);
-  if (b.rows - row == 1) return sum_panels<Dot, StoredTiles, 1, 2>(b, row);
+  for (; row + 3 <= b.rows; row += 3) sum_panels<Dot, 3, 1>(b, row);
+  if (b.rows - row == 2) return sum_panels<Dot, 2, 1>(b, row);
+  if (b.rows - row == 1) return sum_panels<Dot, 1, 2>(b, row);
 }
 
 void sum(Format format, const Block& block) {
   switch (format) {
     case Format::kF32: return sum_all<F32>(block);
     case Format::kBf16: return sum_all<Bf16>(block);
-    case Format::kBf16Coded: break;  // expanded first: see most_coded_rows
     case Format::kInt8: return sum_all<Int8>(block);
   }
 }
@@ -103,7 +100,7 @@ float max_abs(const float* x, size_t k) { return kPortableKernels.max_abs(x, k);
 
 }  // namespace
 
-const Kernels kAvx2Kernels = {sum, convert_row, max_abs, split_row, expand_panels<Avx2Decoder>, 0};
+const Kernels kAvx2Kernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

@@ -12,8 +12,6 @@
 
 #include <immintrin.h>
 
-#include "decode_avx512.h"
-//
 #include "tile.h"
 
 namespace paceline::linear {
@@ -52,31 +50,28 @@ struct Int8 : Words512 {
   static void store(uint32_t* out, Sum sum) { _mm512_storeu_si512(out, sum); }
 };
 
-template <size_t P>
-using CodedTiles = DecodedTiles<P, Avx512Decoder>;
-
-template <typename Dot, template <size_t> typename Tiles>
+template <typename Dot>
 void sum_rows(const Block& b, size_t row, size_t rows) {
   switch (rows) {
-    case 1: return sum_panels<Dot, Tiles, 1, 8>(b, row);
-    case 2: return sum_panels<Dot, Tiles, 2, 8>(b, row);
-    case 3: return sum_panels<Dot, Tiles, 3, 8>(b, row);
-    case 4: return sum_panels<Dot, Tiles, 4, 6>(b, row);
-    case 5: return sum_panels<Dot, Tiles, 5, 5>(b, row);
-    case 6: return sum_panels<Dot, Tiles, 6, 4>(b, row);
-    case 7: return sum_panels<Dot, Tiles, 7, 3>(b, row);
-    case 8: return sum_panels<Dot, Tiles, 8, 3>(b, row);
+    case 1: return sum_panels<Dot, 1, 8>(b, row);
+    case 2: return sum_panels<Dot, 2, 8>(b, row);
+    case 3: return sum_panels<Dot, 3, 8>(b, row);
+    case 4: return sum_panels<Dot, 4, 6>(b, row);
+    case 5: return sum_panels<Dot, 5, 5>(b, row);
+    case 6: return sum_panels<Dot, 6, 4>(b, row);
+    case 7: return sum_panels<Dot, 7, 3>(b, row);
+    case 8: return sum_panels<Dot, 8, 3>(b, row);
   }
 }
 
 // Up to eight rows in one pass over the weights; more in sixes, the last few in two even parts.
 size_t rows_of_pass(size_t left) { return left <= 8 ? left : left >= 12 ? 6 : (left + 1) / 2; }
 
-template <typename Dot, template <size_t> typename Tiles = StoredTiles>
+template <typename Dot>
 void sum_all(const Block& b) {
   for (size_t row = 0, rows = 0; row < b.rows; row += rows) {
     rows = rows_of_pass(b.rows - row);
-    sum_rows<Dot, Tiles>(b, row, rows);
+    sum_rows<Dot>(b, row, rows);
   }
 }
 
@@ -84,7 +79,6 @@ void sum(Format format, const Block& block) {
   switch (format) {
     case Format::kF32: return sum_all<F32>(block);
     case Format::kBf16: return sum_all<Bf16>(block);
-    case Format::kBf16Coded: return sum_all<Bf16, CodedTiles>(block);
     case Format::kInt8: return sum_all<Int8>(block);
   }
 }
@@ -97,7 +91,7 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
     const __m512 v = _mm512_maskz_loadu_ps(i < k ? mask_of(k - i) : 0, x + i);
     if (format == Format::kF32) {
       _mm512_storeu_ps(words + i, v);
-    } else if (is_bf16(format)) {
+    } else if (format == Format::kBf16) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + i / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
     } else {
       const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, scale)), _mm512_set1_epi32(128));
@@ -128,7 +122,7 @@ float max_abs(const float* x, size_t k) {
 
 }  // namespace
 
-const Kernels kAvx512Kernels = {sum, convert_row, max_abs, split_row, expand_panels<Avx512Decoder>, 8};
+const Kernels kAvx512Kernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear
 

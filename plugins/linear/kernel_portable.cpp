@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "decode.h"
 #include "kernel.h"
 
 namespace paceline::linear {
@@ -70,7 +69,6 @@ void sum(Format format, const Block& block) {
   switch (format) {
     case Format::kF32: return sum_all<F32>(block);
     case Format::kBf16: return sum_all<Bf16>(block);
-    case Format::kBf16Coded: break;  // expanded first: see most_coded_rows
     case Format::kInt8: return sum_all<Int8>(block);
   }
 }
@@ -86,7 +84,7 @@ void convert_row(Format format, const float* x, size_t k, size_t padded_k, float
   if (format == Format::kF32) {
     std::memcpy(words, x, k * sizeof(float));
     std::fill(words + k, words + padded_k, 0);
-  } else if (is_bf16(format)) {
+  } else if (format == Format::kBf16) {
     auto* out = reinterpret_cast<uint16_t*>(words);
     for (size_t i = 0; i < k; ++i) out[i] = bf16_from_float(x[i]);
     std::fill(out + k, out + padded_k, 0);
@@ -119,6 +117,6 @@ float max_abs(const float* x, size_t k) {
 
 }  // namespace
 
-const Kernels kPortableKernels = {sum, convert_row, max_abs, split_row, expand_panels<PlainDecoder>, 0};
+const Kernels kPortableKernels = {sum, convert_row, max_abs, split_row};
 
 }  // namespace paceline::linear

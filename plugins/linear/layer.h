@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "../native/custom_op.h"
-#include "../native/scratch.h"
 #include "kernel.h"
 
 namespace paceline::linear {
@@ -23,15 +22,12 @@ constexpr size_t kPaddedK = 64;     // plugins/linear/pack.py pads K to this man
 constexpr size_t kLeastPanels = 8;  // of one task: fewer are not worth a hand-over
 constexpr size_t kFinishRows = 48;  // rows summed before they are finished: their sums are still in level 2
 constexpr size_t kFewRows = 8;      // rows that every kernel takes in one pass over the weights
-constexpr size_t kGroupBytes = size_t{128} << 10;  // of weights that all rows meet before the next: they stay in level 2
+constexpr size_t kGroupBytes = size_t{512} << 10;  // of weights that all rows meet before the next: they stay in level 2
 
-constexpr size_t elements_in_word(Format format) { return format == Format::kF32 ? 1 : is_bf16(format) ? 2 : 4; }
+constexpr size_t elements_in_word(Format format) { return format == Format::kF32 ? 1 : format == Format::kBf16 ? 2 : 4; }
 
 constexpr ort::ElementType element_type(Format format) {
-  return format == Format::kF32    ? ort::kFloat
-         : format == Format::kBf16 ? ort::kBfloat16
-         : format == Format::kInt8 ? ort::kInt8
-                                   : ort::kUint8;
+  return format == Format::kF32 ? ort::kFloat : format == Format::kBf16 ? ort::kBfloat16 : ort::kInt8;
 }
 
 inline void require(bool ok, const char* message) {
@@ -45,39 +41,25 @@ struct Call {
   const Kernels& kernels;
   size_t rows, n, words;
   const uint32_t* x;          // [rows * planes, words]
-  const uint32_t* weights;    // [panels, words, 16], or 12 where they are coded
+  const uint32_t* weights;    // [panels, words, 16]
   const float* steps;         // int8: [rows], max|x| / 127, or / kRow16Levels
   const float* scale;         // int8: [N]
   const int32_t* correction;  // int8: [N], 128 * sum of the column, since x carries an offset of 128
   const float* bias;          // [N] or null
-  CodeBook book;              // of coded weights
-  size_t first_panel = 0;     // where `weights` begin
 
-  size_t words_per_panel() const { return words * words_per_panel_row(format); }
-  const uint32_t* panel_at(size_t panel) const { return weights + (panel - first_panel) * words_per_panel(); }
+  const uint32_t* panel_at(size_t panel) const { return weights + panel * words * kWordsPerPanelRow; }
 
   // Whether sums are more than y has room for, so that they need memory of their own.
   bool is_split() const { return planes > 1; }
 
   // Whether a kernel takes all rows in one pass over the weights, and sums need no memory of their own.
-  // Rows that are summed before they are finished.
-  size_t rows_at_once() const { return reads_once() ? rows : kFinishRows / planes; }
+  bool reads_once() const { return rows <= kFewRows && !is_split(); }
 
-  bool reads_once() const { return rows <= few_rows() && !is_split(); }
-  size_t few_rows() const { return format == Format::kBf16Coded ? kernels.most_coded_rows : kFewRows; }
-
-  // This call on the panels [first, last) as they are to be summed: coded ones that many rows meet are decoded once, into
-  // `kept`.
-  Call on(size_t first, size_t last, Kept<uint32_t>& kept) const;
-
-
-  // Sums of rows x panels, into any memory with `stride` words from plane to plane.
+  // Sums of rows x panels, into any memory with `stride` words from plane to plane; `ahead` as `Block::next`.
   void sum(size_t row, size_t num_rows, size_t panel, size_t panels, uint32_t* sums, size_t stride,
-           const Ahead& ahead) const {
+           const uint32_t* ahead) const {
     const uint32_t* first = x + row * planes * words;
-    const CodeBook from_panel = format == Format::kBf16Coded ? book.from(panel) : CodeBook{};
-    kernels.sum(format,
-                {first, words, num_rows * planes, panel_at(panel), words, panels, sums, stride, ahead, from_panel});
+    kernels.sum(format, {first, words, num_rows * planes, panel_at(panel), words, panels, sums, stride, ahead});
   }
 
   // One row's sums of the columns from `column` on become floats; `y` may be the sums' own memory where planes == 1.
@@ -114,11 +96,11 @@ struct Call {
 // from: a wrong guess costs a little time and no more.
 struct Successor {
   const uint32_t* weights = nullptr;
-  size_t words_per_panel = 0, panels = 0;
+  size_t words = 0, panels = 0;
 
   // Where its task `task` of `tasks` begins to read.
   const uint32_t* start(size_t task, size_t tasks) const {
-    return weights == nullptr ? nullptr : weights + task * panels / tasks * words_per_panel;
+    return weights == nullptr ? nullptr : weights + task * panels / tasks * words * kWordsPerPanelRow;
   }
 };
 
@@ -141,23 +123,19 @@ inline size_t num_tasks(size_t panels) {
 
 // Panels of a group: a multiple of what any kernel takes at a time.
 inline size_t panels_of_group(size_t words) {
-  constexpr size_t kMultiple = 8;
+  constexpr size_t kMultiple = 24;
   const size_t panels = kGroupBytes / (words * kWordsPerPanelRow * sizeof(uint32_t));
   return std::max(kMultiple, panels / kMultiple * kMultiple);
 }
 
-inline Call Call::on(size_t first, size_t last, Kept<uint32_t>& kept) const {
-  if (format != Format::kBf16Coded || reads_once()) return *this;
-  Call call = *this;
-  uint32_t* decoded = scratch(kept, (last - first) * words * kWordsPerPanelRow);
-  kernels.expand(book.from(first), panel_at(first), words, last - first, decoded);
-  call.format = Format::kBf16;
-  call.weights = decoded;
-  call.first_panel = first;
-  return call;
+// Memory that a thread keeps from call to call; grows, never shrinks.
+template <typename T>
+T* scratch(std::vector<T>& kept, size_t count) {
+  if (kept.size() < count) kept.resize(count);
+  return kept.data();
 }
 
-// One node's layer. Inputs: x, weight, (int8: scale; coded: exponents, escapes' places and values,) bias if any.
+// One node's layer. Inputs: x, weight, (int8: scale,) bias if any.
 template <Format F, size_t Planes = 1>
 class Layer {
   static_assert(Planes == 1 || F == Format::kInt8, "only whole numbers can be split");
@@ -170,8 +148,7 @@ class Layer {
         words_(padded_k_ / elements_in_word(F)) {
     const Tensor weight = info.constant_input(1);
     if constexpr (F == Format::kInt8) correction_ = corrections(weight);
-    if constexpr (F == Format::kBf16Coded) book_ = code_book(info);
-    successor_ = follow_previous({weight.as<uint32_t>(), words_ * words_per_panel_row(F), panels()});
+    successor_ = follow_previous({weight.as<uint32_t>(), words_, (n_ + kLanes - 1) / kLanes});
   }
 
   size_t columns() const { return n_; }
@@ -179,20 +156,20 @@ class Layer {
 
   // x in the weights' format, and where everything is. Valid until this thread prepares the next call.
   Call prepared(const Context& context) const {
-    constexpr size_t kBias = F == Format::kInt8 ? 3 : F == Format::kBf16Coded ? 5 : 2;
+    constexpr size_t kBias = F == Format::kInt8 ? 3 : 2;
     const Tensor x = context.input(0), weight = context.input(1), bias = context.input(kBias);
     const Tensor scale = F == Format::kInt8 ? context.input(2) : Tensor{};
     require(x.rank > 0 && x.last() == static_cast<int64_t>(k_), "found: x whose last axis is not in_features");
     check_weight(weight);
     require(F != Format::kInt8 || holds_a_column_each(scale), "found: a scale that is not one a column");
     require(bias.data == nullptr || holds_a_column_each(bias), "found: a bias that is not one a column");
-    static thread_local Kept<uint32_t> kept_words;
-    static thread_local Kept<float> kept_steps;
+    static thread_local std::vector<uint32_t> kept_words;
+    static thread_local std::vector<float> kept_steps;
     const auto rows = static_cast<size_t>(x.rows());
     uint32_t* words = scratch(kept_words, rows * Planes * words_);
     float* steps = scratch(kept_steps, rows);
     const Call call{F, Planes, kernels_for_this_machine(), rows, n_, words_, words, weight.as<uint32_t>(), steps,
-                    scale.as<float>(), correction_.data(), bias.as<float>(), book_.view()};
+                    scale.as<float>(), correction_.data(), bias.as<float>()};
     convert(context, call, x.as<float>(), words, steps);
     return call;
   }
@@ -201,36 +178,17 @@ class Layer {
   bool holds_a_column_each(const Tensor& tensor) const { return tensor.count() == static_cast<int64_t>(n_); }
 
   void check_weight(const Tensor& weight) const {
-    constexpr size_t kGroup = F == Format::kBf16Coded ? kGroupWords : 1;
-    constexpr size_t kGroupElements = F == Format::kBf16Coded ? kGroupCodeBytes : kLanes * elements_in_word(F);
-    const auto groups = static_cast<int64_t>(words_ / kGroup), count = static_cast<int64_t>(panels());
-    require(weight.rank >= 2 && weight.dims[0] == count && weight.dims[1] == groups &&
-                weight.count() == count * groups * static_cast<int64_t>(kGroupElements),
+    const auto panels = static_cast<int64_t>((n_ + kLanes - 1) / kLanes), words = static_cast<int64_t>(words_);
+    require(weight.rank >= 2 && weight.dims[0] == panels && weight.dims[1] == words &&
+                weight.count() == panels * words * static_cast<int64_t>(kLanes * elements_in_word(F)),
             "found: a weight that is not packed for in_features x out_features");
-  }
-
-  size_t panels() const { return (n_ + kLanes - 1) / kLanes; }
-
-  // A place outside the matrix would be written to: all are looked at, once.
-  OwnedCodeBook code_book(const Info& info) const {
-    const Tensor exponents = info.constant_input(2), places = info.constant_input(3), values = info.constant_input(4);
-    require(exponents.data != nullptr && exponents.count() == 16, "found: exponents that are not 16 constants");
-    require(places.data != nullptr && values.data != nullptr && places.count() == values.count(),
-            "found: escapes that are not constant, a place and a value each");
-    const auto* place = places.as<int64_t>();
-    const auto count = static_cast<size_t>(places.count());
-    const size_t panel_numbers = words_ * kLanes * 2;
-    for (size_t i = 0; i < count; ++i)
-      require(place[i] >= (i == 0 ? 0 : place[i - 1] + 1) && place[i] < static_cast<int64_t>(panels() * panel_numbers),
-              "found: places of escapes that do not rise, or lie outside the matrix");
-    return {exponents.as<uint8_t>(), place, values.as<uint16_t>(), count, panels(), panel_numbers};
   }
 
   // 128 * sum of each column, taken off again since x is shifted from [-127, 127] to [1, 255].
   std::vector<int32_t> corrections(const Tensor& weight) const {
     require(weight.data != nullptr, "found: a weight that is not constant");
     check_weight(weight);
-    std::vector<int32_t> sums(panels() * kLanes, 0);
+    std::vector<int32_t> sums((n_ + kLanes - 1) / kLanes * kLanes, 0);
     const auto* bytes = weight.as<int8_t>();
     for (size_t panel = 0; panel * kLanes < n_; ++panel)
       for (size_t word = 0; word < words_; ++word)
@@ -261,7 +219,6 @@ class Layer {
 
   size_t k_, n_, padded_k_, words_;
   std::vector<int32_t> correction_;
-  OwnedCodeBook book_;
   std::shared_ptr<Successor> successor_;
 };
 

@@ -1,4 +1,4 @@
-// The ops LinearF32, LinearBf16, LinearBf16Coded, LinearInt8 and LinearInt8Rows16: y = x W + bias.
+// The ops LinearF32, LinearBf16, LinearInt8 and LinearInt8Rows16: y = x W + bias.
 //
 // The sums are written into y's own memory, since both are 32 bits wide; only a last panel that hangs over N, and rows
 // that are split in two, go through a buffer of their own.
@@ -26,7 +26,7 @@ namespace {
 
 // Panels that lie whole inside y.
 void sum_in_place(const Call& call, float* y, size_t first_panel, size_t panels, size_t row, size_t rows,
-                const Ahead& ahead) {
+                const uint32_t* ahead) {
   const size_t column = first_panel * kLanes;
   float* out = y + row * call.n + column;
   call.sum(row, rows, first_panel, panels, reinterpret_cast<uint32_t*>(out), call.n, ahead);
@@ -37,8 +37,8 @@ void sum_in_place(const Call& call, float* y, size_t first_panel, size_t panels,
 
 // The same where each row of y has two of sums.
 void sum_apart(const Call& call, float* y, size_t first_panel, size_t panels, size_t row, size_t rows,
-               const Ahead& ahead) {
-  static thread_local Kept<uint32_t> kept;
+               const uint32_t* ahead) {
+  static thread_local std::vector<uint32_t> kept;
   const size_t column = first_panel * kLanes, width = panels * kLanes;
   uint32_t* sums = scratch(kept, rows * call.planes * width);
   call.sum(row, rows, first_panel, panels, sums, width, ahead);
@@ -47,51 +47,46 @@ void sum_apart(const Call& call, float* y, size_t first_panel, size_t panels, si
 }
 
 void sum_inside(const Call& call, float* y, size_t first_panel, size_t panels, size_t row, size_t rows,
-                const Ahead& ahead) {
+                const uint32_t* ahead) {
   (call.is_split() ? sum_apart : sum_in_place)(call, y, first_panel, panels, row, rows, ahead);
 }
 
 // The one panel that hangs over N.
 void sum_edge(const Call& call, float* y, size_t panel, size_t row, size_t rows) {
   const size_t column = panel * kLanes;
-  static thread_local Kept<uint32_t> kept;
-  uint32_t* sums = scratch(kept, rows * call.planes * kLanes);
-  call.sum(row, rows, panel, 1, sums, kLanes, {});
+  uint32_t sums[kFinishRows * kLanes];
+  call.sum(row, rows, panel, 1, sums, kLanes, nullptr);
   for (size_t r = 0; r < rows; ++r)
     call.finish(sums + r * call.planes * kLanes, kLanes, y + (row + r) * call.n + column, row + r, column, call.n - column);
 }
 
-// Panels [first_panel, last_panel); the first rows fetch ahead, the others find everything in level 2.
-void sum_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const Ahead& ahead) {
+void sum_group(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
   const size_t whole = std::min(last_panel, call.n / kLanes);
-  const size_t most = call.rows_at_once();
+  const size_t most = kFinishRows / call.planes;
   for (size_t row = 0; row < call.rows; row += most) {
     const size_t rows = std::min(most, call.rows - row);
-    if (first_panel < whole) sum_inside(call, y, first_panel, whole - first_panel, row, rows, row == 0 ? ahead : Ahead{});
+    const uint32_t* ahead = row + rows < call.rows ? call.panel_at(first_panel) : next;
+    if (first_panel < whole) sum_inside(call, y, first_panel, whole - first_panel, row, rows, ahead);
     if (whole < last_panel) sum_edge(call, y, whole, row, rows);
   }
 }
 
 // Few rows read all weights once, in one go; many rows read a group of panels again and again.
 void sum_task(const Call& call, float* y, size_t first_panel, size_t last_panel, const uint32_t* next) {
-  if (call.reads_once()) return sum_group(call, y, first_panel, last_panel, {next});
-  static thread_local Kept<uint32_t> kept;
-  const size_t group = panels_of_group(call.words);
+  const size_t group = call.reads_once() ? last_panel - first_panel : panels_of_group(call.words);
   for (size_t panel = first_panel; panel < last_panel; panel += group) {
     const size_t end = std::min(panel + group, last_panel);
-    const Ahead ahead = abreast(end < last_panel ? call.panel_at(end) : next);
-    sum_group(call.on(panel, end, kept), y, panel, end, ahead);
+    sum_group(call, y, panel, end, end < last_panel ? call.panel_at(end) : next);
   }
 }
 
 template <Format F, size_t Planes = 1>
 class Linear {
  public:
-  static constexpr const char* kName = F == Format::kF32         ? "LinearF32"
-                                       : F == Format::kBf16      ? "LinearBf16"
-                                       : F == Format::kBf16Coded ? "LinearBf16Coded"
-                                       : Planes == 1             ? "LinearInt8"
-                                                                 : "LinearInt8Rows16";
+  static constexpr const char* kName = F == Format::kF32    ? "LinearF32"
+                                       : F == Format::kBf16 ? "LinearBf16"
+                                       : Planes == 1        ? "LinearInt8"
+                                                            : "LinearInt8Rows16";
   static constexpr Port kOutputs[] = {{ort::kFloat}};
 
   explicit Linear(const Info& info) : layer_(info) {}
@@ -117,12 +112,6 @@ struct FloatLinear : Linear<F> {
   static constexpr Port kInputs[] = {{ort::kFloat}, {element_type(F)}, {ort::kFloat, ort::kOptional}};
 };
 
-struct CodedLinear : Linear<Format::kBf16Coded> {
-  using Linear::Linear;
-  static constexpr Port kInputs[] = {{ort::kFloat}, {ort::kUint8},    {ort::kUint8},
-                                     {ort::kInt64}, {ort::kBfloat16}, {ort::kFloat, ort::kOptional}};
-};
-
 template <size_t Planes>
 struct Int8Linear : Linear<Format::kInt8, Planes> {
   using Linear<Format::kInt8, Planes>::Linear;
@@ -131,9 +120,9 @@ struct Int8Linear : Linear<Format::kInt8, Planes> {
 
 }  // namespace
 
-std::array<const ort::CustomOp*, 5> ops() {
-  return {custom_op<FloatLinear<Format::kF32>>(), custom_op<FloatLinear<Format::kBf16>>(), custom_op<CodedLinear>(),
-          custom_op<Int8Linear<1>>(), custom_op<Int8Linear<2>>()};
+std::array<const ort::CustomOp*, 4> ops() {
+  return {custom_op<FloatLinear<Format::kF32>>(), custom_op<FloatLinear<Format::kBf16>>(), custom_op<Int8Linear<1>>(),
+          custom_op<Int8Linear<2>>()};
 }
 
 }  // namespace paceline::linear

@@ -8,7 +8,7 @@
 
 namespace paceline::linear {
 
-std::array<const ort::CustomOp*, 5> ops();
-std::array<const ort::CustomOp*, 5> gated_ops();
+std::array<const ort::CustomOp*, 4> ops();
+std::array<const ort::CustomOp*, 4> gated_ops();
 
 }  // namespace paceline::linear

@@ -4,9 +4,6 @@
     LinearBf16(x, weight,        bias?) -> y     weight bfloat16 [panels, padded_k / 2, 16, 2]
     LinearInt8(x, weight, scale, bias?) -> y     weight int8     [panels, padded_k / 4, 16, 4], scale float32 [N]
     LinearInt8Rows16, the same with rows in 16-bit steps instead of 8-bit ones
-    LinearBf16Coded(x, weight, exponents, escape_places, escape_values, bias?) -> y
-                       LinearBf16 with weights in 12 bits (coded.py): weight uint8 [panels, padded_k / 8, 192],
-                       exponents uint8 [16]; escapes, at least one: places int64 [E] ascending, values bfloat16 [E]
 
     GatedLinearF32 and so on, without a bias: y = silu(first half of x W) * (second half)
 
@@ -17,31 +14,20 @@ instructions of AVX-512 and the tiles of AMX want them.
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CODED_INPUTS",
-    "FORMATS",
-    "IN_FEATURES",
-    "OUT_FEATURES",
-    "PADDED_K",
-    "PANEL_COLUMNS",
-    "LinearFormat",
-    "padded_size",
-]
+__all__ = ["FORMATS", "IN_FEATURES", "OUT_FEATURES", "PADDED_K", "PANEL_COLUMNS", "LinearFormat", "padded_size"]
 
 IN_FEATURES = "in_features"
 OUT_FEATURES = "out_features"
 PANEL_COLUMNS = 16
 PADDED_K = 64
-CODED_INPUTS = ("x", "weight", "exponents", "escape_places", "escape_values")
 
 
 @dataclass(frozen=True)
 class LinearFormat:
-    """One weight format: the ops that take it, elements along K that lie side by side, bits of a weight in memory."""
+    """One weight format: the ops that take it and how many elements along K lie side by side in 32 bits."""
 
     op_type: str
     group: int
-    bits: int
 
     @property
     def gated_op_type(self) -> str:
@@ -50,11 +36,10 @@ class LinearFormat:
 
 
 FORMATS = {
-    "fp32": LinearFormat("LinearF32", 1, 32),
-    "bf16": LinearFormat("LinearBf16", 2, 16),
-    "bf16_coded": LinearFormat("LinearBf16Coded", 2, 12),
-    "int8": LinearFormat("LinearInt8", 4, 8),
-    "int8_rows16": LinearFormat("LinearInt8Rows16", 4, 8),
+    "fp32": LinearFormat("LinearF32", 1),
+    "bf16": LinearFormat("LinearBf16", 2),
+    "int8": LinearFormat("LinearInt8", 4),
+    "int8_rows16": LinearFormat("LinearInt8Rows16", 4),
 }
 
 

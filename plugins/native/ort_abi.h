@@ -22,7 +22,7 @@ struct TypeAndShape;
 struct CustomOpDomain;
 struct SessionOptions;
 
-enum ElementType : int { kUndefined = 0, kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBfloat16 = 16, kFloat8 = 17 };
+enum ElementType : int { kUndefined = 0, kFloat = 1, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBfloat16 = 16, kFloat8 = 17 };
 enum Characteristic : int { kRequired = 0, kOptional = 1 };
 enum ErrorCode : int { kFail = 1 };
 

@@ -73,7 +73,7 @@ struct Kernels {
 
 extern const Kernels kPortableKernels;
 #if defined(__x86_64__)
-extern const Kernels kAvx2Kernels, kAvx512Kernels, kAmxKernels;
+extern const Kernels kAvx2Kernels, kAvx512Kernels;
 #endif
 
 std::array<const ort::CustomOp*, 3> ops();

@@ -22,8 +22,7 @@ namespace {
 
 const Kernels& kernels_for_this_machine() {
 #if defined(__x86_64__)
-  if (isa() == Isa::kAmx) return kAmxKernels;
-  if (isa() == Isa::kAvx512) return kAvx512Kernels;
+  if (isa() >= Isa::kAvx512) return kAvx512Kernels;
   if (isa() == Isa::kAvx2) return kAvx2Kernels;
 #endif
   return kPortableKernels;

@@ -15,10 +15,22 @@
 #include <algorithm>
 #include <cmath>
 
-#include "query.h"
+#include "attention.h"
+#include "products.h"
 
 namespace paceline::attention {
 namespace {
+
+constexpr int kPage = static_cast<int>(kPageTokens);
+constexpr float kLog2E = 1.44269504f;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// One query vector of a tile, and which keys of the segment it sees: first to last (exclusive), none if not below.
+template <typename Kept>
+struct Query {
+  const Kept* q;
+  int first, last;
+};
 
 // What a whole tile sees: any of its vectors, and all of them.
 struct Range {
@@ -27,6 +39,21 @@ struct Range {
 
 template <typename Element>
 constexpr int kStep = static_cast<int>(Products<Element>::kStep);
+
+template <typename Element>
+using QueryOf = Query<typename Products<Element>::Kept>;
+
+template <typename Element>
+struct Cache {
+  const Element* pool;    // kv_pages
+  const int32_t* pages;   // this request's row of the page table
+  size_t page_stride;     // elements from page to page
+  size_t head_offset;     // of this kv head inside a page
+  size_t value_offset;    // of plane 1
+
+  const Element* keys(int page) const { return pool + static_cast<size_t>(pages[page]) * page_stride + head_offset; }
+  const Element* values(int page) const { return keys(page) + value_offset; }
+};
 
 // Products of Q queries with the keys of P pages, from page `page` on. Fetches what comes next meanwhile, the pages'
 // values and the next keys: they lie 2 KB here and 2 KB there (8 rows with 50 to 500 keys on Zen 4: 3.1 -> 2.3 ms).
@@ -57,6 +84,15 @@ inline __attribute__((always_inline)) void multiply_keys(size_t head_dim, const 
   }
 }
 
+// The score's logarithm to base 2; minus infinity where the query does not see the key.
+template <typename Kept>
+inline Lanes finished_score(const Shape& shape, const Query<Kept>& query, int page, Lanes sum) {
+  Lanes score = sum * Lanes::set(shape.softcap > 0 ? shape.scale / shape.softcap : shape.scale * kLog2E);
+  if (shape.softcap > 0) score = tanh(score) * Lanes::set(shape.softcap * kLog2E);
+  const int first = query.first - page * kPage, last = query.last - page * kPage;
+  return first <= 0 && last >= kPage ? score : score.keep(first, last, kMinusInfinity);
+}
+
 // Fills scores [Q, 256] for pages [begin, end), column 0 being page `begin`, and the shift of each query: a whole number
 // not below its largest score, so that weights relative to other shifts differ by a power of two and round alike.
 template <size_t Q, typename Element>
@@ -82,6 +118,15 @@ void score_pages(const Shape& shape, const Cache<Element>& cache, const QueryOf<
     for (size_t q = 0; q < Q; ++q) take(q, page, sums[q][0]);
   }
   for (size_t q = 0; q < Q; ++q) shifts[q] = std::ceil(running[q].largest());
+}
+
+// weights = 2^(score - shift), rounded as the pool's numbers are; returns their sum. Hidden keys weigh exactly 0.
+template <typename Element>
+float exponentiate(float shift, const float* scores, typename Products<Element>::Kept* weights, size_t count) {
+  Lanes total = Lanes::set(0.0f);
+  for (size_t i = 0; i < count; i += kPageTokens)
+    total = total + Products<Element>::keep(exp2(Lanes::load(scores + i) - Lanes::set(shift)), weights + i);
+  return total.sum();
 }
 
 // Calls run(rows of values, their index in `weights`, token) for every kStep tokens of [first, last).

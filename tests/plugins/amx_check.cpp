@@ -10,5 +10,5 @@ extern "C" void amx_sums(int is_int8, const uint32_t* x, size_t rows, const uint
                          size_t panels, uint32_t* sums) {
   using namespace paceline::linear;
   kAmxKernels.sum(is_int8 ? Format::kInt8 : Format::kBf16,
-                  {x, words, rows, weights, words, panels, sums, panels * kLanes, {}});
+                  {x, words, rows, weights, words, panels, sums, panels * kLanes, nullptr});
 }

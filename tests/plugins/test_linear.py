@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from kernel_case import KernelCase, bits_of
 from tolerances import TOLERANCES
 
-from paceline.plugins.linear import coded
 from paceline.plugins.linear.pack import pack_bf16, pack_f32, pack_int8, packed_shape, quantize_int8, unpack
 
-FORMATS = ("LinearF32", "LinearBf16", "LinearBf16Coded", "LinearInt8", "LinearInt8Rows16")
+FORMATS = ("LinearF32", "LinearBf16", "LinearInt8", "LinearInt8Rows16")
 LEVELS = {"LinearInt8": np.float32(127), "LinearInt8Rows16": np.float32(32512)}
 SHAPES = ((576, 960), (100, 37), (64, 16), (1, 1), (130, 300))
 
@@ -32,8 +31,6 @@ def case_of(op_type: str, weight: np.ndarray, bias: np.ndarray | None = None) ->
         constants["weight"] = pack_f32(weight)
     elif op_type == "LinearBf16":
         constants["weight"] = pack_bf16(weight)
-    elif op_type == "LinearBf16Coded":
-        constants |= coded_constants(pack_bf16(weight))
     else:
         constants["weight"], constants["scale"] = pack_int8(weight)
     if bias is not None:
@@ -42,23 +39,11 @@ def case_of(op_type: str, weight: np.ndarray, bias: np.ndarray | None = None) ->
     return KernelCase(op_type, {"in_features": k, "out_features": n}, constants, example)
 
 
-def coded_constants(panels: np.ndarray) -> dict[str, np.ndarray]:
-    exponents = coded.choose_exponents(coded.count_exponents(panels))
-    escapes = coded.find_escapes(panels, exponents, 0)
-    codes = coded.code(panels, exponents)
-    return {
-        "weight": codes,
-        "exponents": exponents,
-        "escape_places": escapes.places,
-        "escape_values": escapes.values,
-    }
-
-
 def oracle(op_type: str, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """What is to come out, in float64 from the rounded operands."""
     if op_type == "LinearF32":
         return x.astype(np.float64) @ weight
-    if op_type.startswith("LinearBf16"):
+    if op_type == "LinearBf16":
         rounded = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (x, weight)]
         return rounded[0] @ rounded[1]
     quantized, scale = quantize_int8(weight)

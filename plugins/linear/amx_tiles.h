@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace paceline {
+namespace paceline::linear {
 
 // Layout of the 64 bytes that LDTILECFG reads (Intel SDM vol. 1, 18.2).
 struct alignas(64) TileConfig {
@@ -21,11 +21,11 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-}  // namespace paceline
+}  // namespace paceline::linear
 
 #if defined(PACELINE_EMULATE_TILES)
 
-namespace paceline {
+namespace paceline::linear {
 
 struct EmulatedTiles {
   TileConfig config;
@@ -76,7 +76,7 @@ void emulated_dot(int c, int a, int b, Step step) {
         step(t.word[c][row][lane], t.word[a][row][word], t.word[b][word][lane]);
 }
 
-}  // namespace paceline
+}  // namespace paceline::linear
 
 #define TILE_CONFIGURE(config_pointer) (emulated().config = *(config_pointer))
 #define TILE_RELEASE() ((void)0)
